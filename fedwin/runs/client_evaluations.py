@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from fedwin import engine
-from fedwin.core import Cohort
+from fedwin.core import Cohort, Mean
 from fedwin.engine import client_evaluation, evaluate
 from fedwin.engine.client_evaluation import PERSONAL, PLAIN, ClientProbe, EvaluatedClients
 from fedwin.errors import UserError
@@ -25,8 +25,8 @@ from fedwin.runs.program import Program
 
 # Columns of a table: name -> array [n].
 Table = dict[str, np.ndarray]
-# Kind -> metric -> core.Mean with leaves [n, M], on the host.
-Results = dict[str, dict[str, Any]]
+# Kind -> metric -> Mean with leaves [n, M], on the host.
+Results = dict[str, dict[str, Mean]]
 
 PERCENTILES = (5, 25, 50, 75, 95)
 # `worst10` and `best10` are means of one client in so many.
@@ -190,7 +190,8 @@ def metrics_of(models: list[str], results: Mapping[str, Results]) -> dict[str, d
             prefix = UNSEEN if who == "unseen" else kind
             for metric, mean in by_metric.items():
                 for number, model in enumerate(models[:1] if kind == PERSONAL else models):
-                    found = figures(mean.total[:, number], mean.weight[:, number], metric.startswith("loss"))
+                    total, weight = np.asarray(mean.total), np.asarray(mean.weight)
+                    found = figures(total[:, number], weight[:, number], metric.startswith("loss"))
                     metrics[model] |= {f"{prefix}_{metric}_{name}": value for name, value in found.items()}
     return metrics
 
@@ -253,7 +254,7 @@ def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results
     return table
 
 
-def _columns(models: list[str], kind: str, metric: str, mean: Any, examples: np.ndarray) -> Table:
+def _columns(models: list[str], kind: str, metric: str, mean: Mean, examples: np.ndarray) -> Table:
     """Returns the columns of one metric: 'model.accuracy', 'wima50.finetune.accuracy', 'model.personal.loss' ..."""
     middle = "" if kind == PLAIN else f"{kind}."
     total, weight = np.asarray(mean.total, np.float64), np.asarray(mean.weight, np.float64)

@@ -19,7 +19,7 @@ INTEGERS_IF_WHOLE = ("local_epochs",)
 _KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or False"}
 
 
-def check_type(name: str, default: Any, value: Any) -> None:
+def check_type(name: str, default: object, value: object) -> None:
     """Raises UserError unless a value has the type of its field's default."""
     kind = type(default)
     if kind is list:
@@ -33,7 +33,7 @@ def check_type(name: str, default: Any, value: Any) -> None:
         raise UserError(f"{name}={value!r} must be {_KINDS[kind]}.")
 
 
-def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
+def check_range(name: str, bounds: Mapping[str, Any], value: object) -> None:
     """Raises UserError unless a value is in the range of its field: 'least', 'below' and 'words' of `bounds`."""
     least, below = bounds["least"], bounds["below"]
     if bounds["words"]:
@@ -59,7 +59,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
 def option(
-    default: Any, help: str, *, least=None, below=None, words: Sequence[str] | None = None, operational: bool = False
+    default: object, help: str, *, least=None, below=None, words: Sequence[str] | None = None, operational: bool = False
 ):
     """Returns a dataclass field of Config.
 
@@ -403,14 +403,14 @@ class Config(
         return {f.name: getattr(config, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
 
 
-def _integer(value: Any) -> Any:
+def _integer(value: object) -> object:
     """Returns a string of digits as an integer, anything else unchanged."""
     text = value.strip() if isinstance(value, str) else value
     # isdecimal accepts digits of other scripts, which int would read, too.
     return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else value
 
 
-def integer_if_whole(value: Any) -> Any:
+def integer_if_whole(value: object) -> object:
     """Returns a float without fraction as an integer, anything else unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -270,7 +270,7 @@ class RunPlan:
         if (n := self.num_vmapped) > 1:
             times = dict.fromkeys(PER_SEED, n) | dict.fromkeys(PER_SEED_AND_TRANSFERRED, n + 1)
             device = {part: size * times.get(part, 1) for part, size in device.items()}
-            device["examples"] += (n - 1) * tree.nbytes(store._replace(examples=()))
+            device["examples"] += (n - 1) * tree.nbytes(store._replace(examples={}))
         return Requirements(device, self._host_bytes(), self._disk_bytes(), copies, self._remedies())
 
     @property
@@ -304,7 +304,7 @@ class RunPlan:
             # Held-out examples are among the training examples.
             held_out = clients.federation.dataset is prepared.dataset
             streamed = should_stream(clients.federation, prepared.config.examples)
-            size += tree.nbytes(store._replace(examples=()) if held_out or streamed else store)
+            size += tree.nbytes(store._replace(examples={}) if held_out or streamed else store)
         read = lambda run: engine.read_out(prepared.algorithm, prepared.observers, run)
         return size + 2 * tree.nbytes(jax.eval_shape(read, self.shapes))
 

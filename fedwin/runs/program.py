@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from fedwin.runs.plan import RunPlan
 from fedwin.runs.prepare import seed_keys
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.start import fork_round, forked
+from fedwin.tree import PyTree
 
 # Bytes of initial client rows that are computed at a time, if rows are in a file.
 INITIAL_BYTES = 64 << 20
@@ -47,7 +48,7 @@ class Program:
       test: placed test batches.
     """
 
-    def __init__(self, plan: RunPlan, test: dict[str, Any], may_stop: bool = False):
+    def __init__(self, plan: RunPlan, test: dict[str, np.ndarray], may_stop: bool = False):
         self.plan, self.prepared, self.strategy, self.may_stop = plan, plan.prepared, plan.strategy, may_stop
         prepared, strategy = self.prepared, self.strategy
         dataset, config = prepared.dataset, prepared.config
@@ -67,11 +68,11 @@ class Program:
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self._examples = None
 
-    def first_evaluation(self, run: engine.RunState, examples: Any) -> dict[str, dict[str, Any]]:
+    def first_evaluation(self, run: engine.RunState, examples: PyTree) -> dict[str, dict[str, np.ndarray]]:
         """Evaluates the initial model on `evaluation_data`; returns read-out -> metric -> value."""
         return jax.device_get(self._probe(self.read_out(run), examples))
 
-    def evaluation_data(self, seed: int) -> Any:
+    def evaluation_data(self, seed: int) -> PyTree:
         """Returns the test batches; with --eval_val, (test batches, batches of the seed's validation examples)."""
         config, strategy = self.prepared.config, self.strategy
         if not config.eval_val:
@@ -81,7 +82,7 @@ class Program:
         )
         return self.test, strategy.place(batches, _batch_sharding(strategy))
 
-    def vmapped_evaluation_data(self, seeds: Sequence[int]) -> Any:
+    def vmapped_evaluation_data(self, seeds: Sequence[int]) -> PyTree:
         """Returns the evaluation data of vmapped seeds; validation batches that differ are stacked [seeds, ...]."""
         if not (self.prepared.config.eval_val and self.partitions_differ):
             return self.evaluation_data(seeds[0])

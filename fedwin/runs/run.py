@@ -7,9 +7,10 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from fedwin import engine, jax_config, multi_process, plugins
 from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, trackers
@@ -23,7 +24,7 @@ from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.journal import Journal, summarize
+from fedwin.runs.journal import Journal, Summary, summarize
 from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.plan import Requirements, RunPlan
@@ -47,7 +48,7 @@ def run(
     dataset: Dataset | None = None,
     model: Model | None = None,
     on_eval: Callable | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Starts a run, or resumes it from its newest checkpoint.
 
     In a multi-process run (fedwin.multi_process) every process calls this with the same flags; process 0 writes.
@@ -79,7 +80,7 @@ def run(
 
 def _checked(
     config: Config, on_eval: Callable | None, dataset: Dataset | None, model: Model | None
-) -> tuple[Callback | None, "CheckedRun", dict[str, Any]]:
+) -> tuple[Callback | None, "CheckedRun", dict[str, np.ndarray]]:
     """Returns the user's callback, the checked run and its test examples."""
     callback, checked = as_callback(on_eval), prepare_and_check(config, dataset, model)
     prepared = checked.plan.prepared
@@ -89,11 +90,11 @@ def _checked(
 def _train(
     checked: "CheckedRun",
     on_eval: Callback | None,
-    test: dict[str, Any],
+    test: dict[str, np.ndarray],
     quiet: bool,
     say: Say,
     closing: contextlib.ExitStack,
-) -> dict[str, Any]:
+) -> Summary:
     """Opens the run's directory, trains all seeds, and returns the summary ({} in processes that do not write)."""
     prepared, directory = checked.plan.prepared, checked.directory
     config = prepared.config
@@ -147,7 +148,7 @@ def _open(
 
 def _summary(
     program: Program, results: dict[int, Journal], directory: pathlib.Path, fingerprint: str, say: Say
-) -> dict[str, Any]:
+) -> Summary:
     if not multi_process.is_first():
         return {}
     causes = {seed: DIVERGENCE for seed, result in results.items() if result.diverged_at is not None}

@@ -24,6 +24,7 @@ from fedwin.runs.program import Program, starting_state
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 from fedwin.runs.start import fork_round
 from fedwin.runs.train import Parts, train
+from fedwin.tree import PyTree
 
 
 def seeds_label(seeds: Sequence[int]) -> str:
@@ -146,7 +147,7 @@ class SeedRunner:
             simulated=prepared.simulated_time(cohorts, extra.get("simulated")),
         )
 
-    def _record_start(self, journal: Journal, run: engine.RunState, test: Any) -> None:
+    def _record_start(self, journal: Journal, run: engine.RunState, test: PyTree) -> None:
         # A seed trains at least until its next evaluation: a stop that a callback returns for this one does not count.
         journal.write_evaluation(int(run.round), self.program.first_evaluation(run, test), None)
 

@@ -18,6 +18,7 @@ from fedwin.residence.examples import TrainingExamples
 from fedwin.residence.rows import ClientTable
 from fedwin.runs.journal import Evaluations, Journal, Metrics
 from fedwin.runs.schedule import CohortSource
+from fedwin.tree import PyTree
 
 # Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: otherwise, so that a process that
 # has 30 s to end, as after SLURM's SIGTERM, can finish its dispatch and save.
@@ -45,7 +46,7 @@ class Parts:
     """
 
     dispatch: engine.Dispatch
-    test: Any
+    test: PyTree
     examples: TrainingExamples
     rows: ClientTable
     cohorts: CohortSource
@@ -86,7 +87,7 @@ class Driver:
 
     def __init__(self, run: engine.RunState, parts: Parts):
         self.run, self.parts = run, parts
-        self._loaded: tuple[Any, engine.Cohort, np.ndarray, int, int] | None = None
+        self._loaded: tuple[PyTree, engine.Cohort, np.ndarray, int, int] | None = None
         self._started, self._compiled = 0.0, 0.0
 
     def load(self, completed: int, end: int, evaluated: Callable[[int], bool]) -> None:
