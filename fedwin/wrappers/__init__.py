@@ -59,11 +59,7 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
 
 
 def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
-    """Applies wrappers to an algorithm.
-
-    Args:
-      wrappers: built wrappers; the last one becomes the outermost.
-    """
+    """Applies built wrappers to an algorithm; the last one becomes the outermost."""
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
     return algorithm
