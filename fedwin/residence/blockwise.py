@@ -188,20 +188,6 @@ def blocks(array) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(rows)
 
 
-def copy_rows(target: np.ndarray, ids: np.ndarray, rows) -> None:
-    """Writes rows into a host array, in place, block by block.
-
-    Args:
-      target: [K, ...].
-      ids: which rows [n].
-      rows: their values [n, ...].
-    """
-    at = 0
-    for block in blocks(rows):
-        target[ids[at : at + len(block)]] = block
-        at += len(block)
-
-
 def set_rows(array, ids: np.ndarray, rows) -> jax.Array:
     """Returns an array on its devices with some rows changed, block by block.
 

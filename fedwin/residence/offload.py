@@ -90,19 +90,19 @@ class Offload:
         self._wait()
         return None if self.store is None else self._thread.submit(self.store.commit, round).result()
 
-    def restore(self, snapshot: Snapshot | None, numbers: np.ndarray, read: Callable[[np.ndarray], Records]) -> None:
+    def restore(self, snapshot: Snapshot | None, numbers: np.ndarray, read: Callable[[slice], Records]) -> None:
         """Resumes from a snapshot of the store, or copies the records of a checkpoint into it.
 
         Args:
           snapshot: that the checkpoint refers to, or None.
           numbers: of the checkpoint's records [n].
-          read: places in `numbers` -> their records.
+          read: slice of `numbers` -> their records.
         """
         if self.store is None or self.store.resume(snapshot):
             return
         for start in range(0, len(numbers), COPIED):
-            places = np.arange(start, min(start + COPIED, len(numbers)))
-            self.store.write(numbers[places], read(places))
+            some = slice(start, start + COPIED)
+            self.store.write(numbers[some], read(some))
 
     def reclaim(self) -> None:
         """Makes the space of records available that only removed checkpoints needed."""

@@ -279,7 +279,7 @@ class OffloadedRing:
         snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
         stored = min(count, self.slots)
         slots = self._slots_of(count - stored, stored)
-        self._offload.restore(snapshot, slots, lambda places: [np.asarray(source[slots[places]])])
+        self._offload.restore(snapshot, slots, lambda some: [np.asarray(source[slots[some]])])
 
     def reclaim(self) -> None:
         """Frees the space of vectors that only removed checkpoints needed."""

@@ -180,9 +180,8 @@ class OffloadedTable(ClientTable):
         if self._offload.store is None:
             return saved  # process 0 restores it
         check_num_clients(saved.table, self.num_clients)
-        rows = saved.table.rows
-        ids, read = np.asarray(saved.table.ids), lambda places: read_rows(rows, places)
-        self._offload.restore(snapshot_of(jax.tree.leaves(rows)), ids, read)
+        rows, ids = saved.table.rows, np.asarray(saved.table.ids)
+        self._offload.restore(snapshot_of(jax.tree.leaves(rows)), ids, lambda some: read_rows(rows, some))
         return saved._replace(table=run.table)
 
     def reclaim(self) -> None:
@@ -288,11 +287,11 @@ def slots_of(cohort: Cohort, loaded: np.ndarray, padding: int) -> np.ndarray:
     return np.where(cohort.present, np.searchsorted(loaded, cohort.ids), padding).astype(np.int32)
 
 
-def read_rows(rows: PyTree, places: np.ndarray) -> Records:
+def read_rows(rows: PyTree, places: np.ndarray | slice) -> Records:
     """Returns some rows of a tree of arrays or SnapshotLeafs, [n, ...] per leaf; reads every record once."""
     leaves = jax.tree.leaves(rows)
     snapshot = snapshot_of(leaves)
-    return [leaf[places] for leaf in leaves] if snapshot is None else snapshot.read(places)
+    return [np.asarray(leaf[places]) for leaf in leaves] if snapshot is None else snapshot.read(places)
 
 
 def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, initial: InitialRows) -> PyTree:

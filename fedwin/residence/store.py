@@ -123,18 +123,19 @@ class Snapshot:
         if size < (self.entries["slot"].max(initial=-1) + 1) * self.layout.nbytes:
             raise UserError(f"the clients' rows in {root} are damaged.")
 
-    def read(self, places: np.ndarray) -> Records:
+    def read(self, places: np.ndarray | slice) -> Records:
         """Returns records as arrays [n, ...], one per field.
 
         Args:
-          places: of the records in `ids`, [n].
+          places: of the records in `ids`.
 
         Raises:
           UserError: a record is damaged.
         """
-        records = self.layout.blank(len(places))
+        entries = self.entries[places].tolist()
+        records = self.layout.blank(len(entries))
         with open(self.root / "data", "rb", buffering=0) as file:
-            for n, (number, check, slot) in enumerate(self.entries[places].tolist()):
+            for n, (number, check, slot) in enumerate(entries):
                 _read_record(file, slot, self.layout.nbytes, records, n, check, number)
         return records
 

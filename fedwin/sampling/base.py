@@ -89,11 +89,6 @@ class Sampler:
         return self.smallest < self.largest or self.dropout > 0
 
     @property
-    def may_be_empty(self) -> bool:
-        """Whether a round may have no participant."""
-        return self.smallest < 1 or self.dropout > 0
-
-    @property
     def participation(self) -> float:
         """Participation ratio C: mean share of all clients that take part in a round."""
         return self.expected * (1 - self.dropout) / self.num_clients

@@ -61,7 +61,7 @@ def test_a_cohort_is_a_function_of_seed_and_round(trace):
 
 def test_uniform_cohorts_are_those_of_earlier_versions():
     sampler = make_sampler("uniform", POPULATION)
-    assert not (sampler.varies or sampler.may_be_empty or sampler.weighted) and sampler.participation == C / K
+    assert not (sampler.varies or sampler.weighted) and sampler.participation == C / K
     # Written down before samplers were a registry.
     assert sampler.cohort(3, 7).ids.tolist() == [1, 8, 4, 3, 12]
 
@@ -103,7 +103,7 @@ def test_poisson_cohorts_are_independent_coin_flips():
     sizes = found.sum(1)
     assert abs(sizes.var() / (K * 0.15 * 0.85) - 1) < 5 * np.sqrt(2 / 3000)
     both = np.concatenate([sizes, included(sampler, seed=1).sum(1)])
-    assert (sampler.largest, sampler.smallest) == (both.max(), both.min()) and sampler.may_be_empty
+    assert (sampler.largest, sampler.smallest) == (both.max(), both.min())
     assert sampler.rate == 0.15 and sampler.participation == pytest.approx(0.15)
     assert make_sampler("poisson", POPULATION).rate == C / K
 
@@ -166,7 +166,7 @@ def test_too_few_available_clients_all_take_part():
         drawn = set(sampler.cohort(0, round).ids.tolist())
         assert drawn <= there and len(drawn) == min(len(there), C)
         sizes.add(len(drawn))
-    assert {0, 1, 2, C} <= sizes and sampler.may_be_empty
+    assert {0, 1, 2, C} <= sizes
 
 
 def test_diurnal_availability_follows_the_cosine():
@@ -235,7 +235,7 @@ def test_dropout_is_one_draw_per_seed_round_and_client():
         answers[round, full.ids] = full.answers
         np.testing.assert_array_equal(drawn.answers, answers[round, drawn.ids])
     assert close(answers.sum(), 0.7, answers.size) and close(answers.sum(0), 0.7, 1000)
-    assert dropping.varies and dropping.may_be_empty and dropping.participation == pytest.approx(0.7 * C / K)
+    assert dropping.varies and dropping.participation == pytest.approx(0.7 * C / K)
 
 
 def mixed(x):
@@ -277,7 +277,7 @@ def test_a_users_function_of_seed_and_round_is_a_sampler(mine):
 
     sampler = make_sampler("mine", POPULATION)
     assert sampler.cohort(0, 2).ids.tolist() == [0, 2, 4]
-    assert (sampler.smallest, sampler.largest) == (0, C) and sampler.may_be_empty
+    assert (sampler.smallest, sampler.largest) == (0, C)
 
 
 @pytest.mark.parametrize(
