@@ -28,15 +28,8 @@ from fedwin.tree import PyTree
 
 
 def seeds_label(seeds: Sequence[int]) -> str:
-    """Returns the name of a group of seeds in progress lines.
-
-    >>> seeds_label([3]), seeds_label([0, 1, 2]), seeds_label([0, 2])
-    ('seed 3', 'seeds 0-2', 'seeds 0,2')
-    """
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    consecutive = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"seeds {seeds[0]}-{seeds[-1]}" if consecutive else f"seeds {','.join(map(str, seeds))}"
+    """Returns the name of a group of seeds in progress lines: 'seed 3', 'seeds 0,1,2'."""
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {','.join(map(str, seeds))}"
 
 
 class SeedRunner:

@@ -289,17 +289,17 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
     assert "ms per round" not in said and f"strategy {chosen}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "precision, dtype, model, changes",
+    "precision, dtype, model",
     [
-        pytest.param("float64", "float64", "digits_mlp", {}, marks=pytest.mark.slow),
-        ("bfloat16", "float32", "digits_mlp", PLAIN),
-        pytest.param("bfloat16", "float32", "digits_mlp", {}, marks=pytest.mark.slow),
-        pytest.param("bfloat16", "float32", "digits_cnn", {}, marks=pytest.mark.slow),
+        ("float64", "float64", "digits_mlp"),
+        ("bfloat16", "float32", "digits_mlp"),
+        ("bfloat16", "float32", "digits_cnn"),
     ],
 )
-def test_precisions(tmp_path, precision, dtype, model, changes):
-    fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model, **changes), quiet=True)
+def test_precisions(tmp_path, precision, dtype, model):
+    fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
     kept = final(tmp_path / "p")
     assert {str(v.dtype) for k, v in kept.items() if k.startswith("params")} == {dtype}
     assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])
