@@ -15,15 +15,7 @@ from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive
 
 
-@ALGORITHMS.register(
-    "fedexp",
-    paper="jhunjhunwala2023fedexp",
-    instances=("fedexp",),
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-)
+@ALGORITHMS.register("fedexp", paper="jhunjhunwala2023fedexp", down="1", up="1", server="1", client="0")
 def fedexp(
     setting: core.Setting,
     solve: local.Solver,

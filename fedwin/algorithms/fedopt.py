@@ -269,13 +269,7 @@ def fedavgm(
 
 
 @ALGORITHMS.register(
-    "fedadam",
-    paper="reddi2021adaptive",
-    instances=("fedadam:server_lr=0.1",),
-    down="1",
-    up="1",
-    server="3",
-    client="0",
+    "fedadam", paper="reddi2021adaptive", instances=("fedadam:server_lr=0.1",), down="1", up="1", server="3", client="0"
 )
 def fedadam(
     setting: core.Setting,

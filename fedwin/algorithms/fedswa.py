@@ -91,14 +91,7 @@ def controlled(control, rho):
 
 
 @ALGORITHMS.register(
-    "fedswa",
-    paper="liu2025fedswa",
-    instances=("fedswa",),
-    degenerate={"rho": 1, "server_lr": 1},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
+    "fedswa", paper="liu2025fedswa", degenerate={"rho": 1, "server_lr": 1}, down="1", up="1", server="1", client="0"
 )
 def fedswa(
     setting: core.Setting,
@@ -141,15 +134,7 @@ def fedswa(
     return core.algorithm(client, common.fedavg_server(used["server_lr"]), weighting=weighting)
 
 
-@ALGORITHMS.register(
-    "fedmoswa",
-    paper="liu2025fedswa",
-    instances=("fedmoswa",),
-    down="2",
-    up="2",
-    server="2",
-    client="1",
-)
+@ALGORITHMS.register("fedmoswa", paper="liu2025fedswa", down="2", up="2", server="2", client="1")
 def fedmoswa(
     setting: core.Setting,
     solve: local.Solver,

@@ -189,9 +189,7 @@ def local_ghb(
 
 
 @ALGORITHMS.register(
-    "fedhbm",
-    like="local_ghb",
-    instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true"),
+    "fedhbm", like="local_ghb", instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true")
 )
 def fedhbm(
     setting: core.Setting,
