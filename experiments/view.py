@@ -72,9 +72,10 @@ def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
     """
     viewed: list[runs.ViewedRun] = []
     problems: list[str] = []
-    for path, name in runs.find(paths).items():
+    found = runs.find(paths)
+    for path, name in found.items():
         try:
-            viewed.append(runs.read(path, name))
+            viewed.append(runs.read(path, name, runs.points_per_curve(len(found))))
         except UserError as error:
             problems.append(str(error))
     if not viewed:

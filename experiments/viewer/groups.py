@@ -82,7 +82,7 @@ def _entries(some: Iterable[ViewedRun], folder: str) -> list[Entry]:
     entries = []
     for run in some:
         label = pathlib.Path(run.name).name if folder else run.name
-        readouts = dict.fromkeys(curve.readout for curve in run.curves) or {MODEL: None}
+        readouts = dict.fromkeys(curve["readout"] for curve in run.curves) or {MODEL: None}
         entries += [Entry(run.name, readout, label) for readout in readouts]
     return entries
 
@@ -114,7 +114,7 @@ def _of_item(item: Item, scale: str, store: Results, numbers: list[Value], viewe
         if name not in viewed:
             viewed[name] = _viewed(store, value.run, scale, name)
         readout = readout_name(value.cell.read)
-        if any(curve.readout == readout for curve in viewed[name].curves):
+        if any(curve["readout"] == readout for curve in viewed[name].curves):
             entries[Entry(name, readout, value.cell.row.title, _panel(item, value.cell))] = None
     rows = [_row(item, value) for value in numbers]
     claims = [(f"{each.claim.text} {each.claim.section}".strip(), str(each)) for each in verdicts(item, numbers)]

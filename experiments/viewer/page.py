@@ -11,7 +11,6 @@ import importlib.util
 import json
 import pathlib
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from fedwin.runs.config import Config
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
 from .groups import Group
-from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain, points_per_curve
+from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain
 
 FOLDER = pathlib.Path(__file__).parent
 # Name by which the page calls Vega-Embed.
@@ -67,22 +66,19 @@ def payload(
       left_out: why runs were left out.
       reload: seconds after which the page loads itself again; 0: never.
     """
-    metrics = Counter(curve.metric for run in viewed for curve in run.curves)
-    largest = max((len(group.entries) for group in groups), default=0)
-    most = points_per_curve(min(largest, max(metrics.values(), default=0)))
+    metrics = dict.fromkeys(curve["metric"] for run in viewed for curve in run.curves)
     by_name = {run.name: number for number, run in enumerate(viewed)}
     shown = {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics}
     return {
         "version": fedwin.__version__,
         "made": f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}",
         "reload": reload,
-        "points": most,
         "metrics": shown,
         "axes": curves.AXES,
         "defaults": plain(DEFAULTS),
         # Vega-Lite's specifications, which the page fills with rows, titles and domains.
         "charts": json.loads((FOLDER / "charts.json").read_text()),
-        "runs": [run.data(most) for run in viewed],
+        "runs": [dataclasses.asdict(run) for run in viewed],
         "groups": [_group(group, viewed, by_name) for group in groups],
         "left_out": list(left_out),
     }
@@ -94,7 +90,8 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
     names = list(dict.fromkeys(getattr(entry, color) for entry in group.entries))
     runs = {entry.run: viewed[by_name[entry.run]] for entry in group.entries}
     fields = differing(list(runs.values()))
-    metrics = dict.fromkeys(curve.metric for run in runs.values() for curve in run.curves) or {"accuracy": None}
+    metrics = dict.fromkeys(curve["metric"] for run in runs.values() for curve in run.curves) or {"accuracy": None}
+    known = {axis for run in runs.values() for curve in run.curves for axis in curve["axes"]}
     ordered = sorted(metrics, key=lambda metric: metric != "accuracy")
     return {
         "name": group.name,
@@ -108,7 +105,11 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
         "runs": list(runs),
         "panels": list(dict.fromkeys(entry.panel for entry in group.entries)),
         "readouts": list(dict.fromkeys(entry.readout for entry in group.entries)),
-        "axes": [axis for axis in curves.AXES if axis == "round" or any(axis in run.axes for run in runs.values())],
+        "axes": [
+            axis
+            for axis in curves.AXES
+            if axis == "round" or any(axis in c["axes"] for run in runs.values() for c in run.curves)
+        ],
         "tables": {metric: _table(group, runs, metric, fields) for metric in ordered},
         "numbers": plain(group.numbers),
         "claims": plain(group.claims),
@@ -138,8 +139,8 @@ def _table(group: Group, runs: dict[str, ViewedRun], metric: str, fields: list[s
     for entry in group.entries:
         run = runs[entry.run]
         settings = DEFAULTS | run.settings
-        curve = next((c for c in run.curves if (c.readout, c.metric) == (entry.readout, metric)), None)
-        numbers = [None] * 5 if curve is None else [*(curve.final or (None, None)), float(curve.mean[-1]), *curve.best]
+        curve = next((c for c in run.curves if (c["readout"], c["metric"]) == (entry.readout, metric)), None)
+        numbers = [None] * 5 if curve is None else [*curve["final"], curve["last"], *curve["best"]]
         rows.append(
             [entry.label, entry.readout, *numbers, *(settings.get(name) for name in ("state", *NUMBERS, *fields))]
         )

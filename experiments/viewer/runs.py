@@ -37,58 +37,8 @@ Fields = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class ViewedCurve:
-    """One metric of one read-out over the rounds, shares in percent.
-
-    Attributes:
-      readout: model, wima50 ...
-      metric: accuracy, loss ...
-      rounds: of the evaluations [n].
-      mean: over seeds [n].
-      std: over seeds [n]; None for one seed.
-      final: mean and std over seeds of the last rounds, as in summary.json; None if the run has not finished.
-    """
-
-    readout: str
-    metric: str
-    rounds: np.ndarray
-    mean: np.ndarray
-    std: np.ndarray | None
-    final: tuple[float, float | None] | None
-
-    @property
-    def best(self) -> tuple[float | None, int | None]:
-        """The lowest or highest mean, and its round."""
-        if not np.isfinite(self.mean).any():
-            return None, None
-        place = int((np.nanargmin if is_lower(self.metric) else np.nanargmax)(self.mean))
-        return float(self.mean[place]), int(self.rounds[place])
-
-    def data(self, most: int, rounds: np.ndarray, axes: Mapping[str, np.ndarray]) -> Fields:
-        """Returns the curve as JSON data with at most so many points.
-
-        Args:
-          most: number of points.
-          rounds: of the run.
-          axes: values of the horizontal axes in these rounds.
-        """
-        kept = thinned(self.rounds, self.mean, most)
-        places = np.searchsorted(rounds, self.rounds[kept])
-        points = {axis: rounded(values[places]) for axis, values in axes.items()}
-        return {
-            "readout": self.readout,
-            "metric": self.metric,
-            "evaluations": len(self.rounds),
-            "score": plain(float(self.mean[-1]) if self.final is None else self.final[0]),
-            "axes": {"round": self.rounds[kept].tolist()} | points,
-            "mean": rounded(self.mean[kept]),
-            **({} if self.std is None else {"std": rounded(self.std[kept])}),
-        }
-
-
-@dataclasses.dataclass(frozen=True)
 class ViewedRun:
-    """One run.
+    """One run, as JSON data.
 
     Attributes:
       name: of the run, different from those of the other runs of a page.
@@ -96,9 +46,7 @@ class ViewedRun:
       settings: fields of Config that differ from the defaults, parameters of choices, name, state, and NUMBERS.
       command: that runs it; '' if it is unknown.
       facts: provenance, title -> text.
-      axes: axis, such as 'bytes' -> its values in `rounds`.
-      rounds: all rounds that a curve has a point of, increasing.
-      curves: of all read-outs and metrics.
+      curves: one per read-out and metric, see `_curve`.
       histograms: of clients, bins of all of them.
     """
 
@@ -107,20 +55,8 @@ class ViewedRun:
     settings: Fields
     command: str
     facts: dict[str, str]
-    axes: dict[str, np.ndarray]
-    rounds: np.ndarray
-    curves: list[ViewedCurve]
+    curves: list[Fields]
     histograms: list[Fields]
-
-    def data(self, most: int) -> Fields:
-        """Returns the run as JSON data.
-
-        Args:
-          most: number of points of a curve.
-        """
-        names = ("name", "settings", "command", "facts", "histograms")
-        fields = {name: plain(getattr(self, name)) for name in names}
-        return fields | {"curves": [curve.data(most, self.rounds, self.axes) for curve in self.curves]}
 
 
 def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
@@ -199,26 +135,29 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
     return {path: str(full.relative_to(above)) if full != above else full.name for full, path in found.items()}
 
 
-def read(path: pathlib.Path, name: str) -> ViewedRun:
+def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:
     """Reads a run directory or a stored result.
 
     Args:
       path: of the run.
       name: of the run.
+      most: points of a curve.
 
     Raises:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
     record = records.read(path)
     if not path.is_dir():
-        return of_record(record, name)
+        return of_record(record, name, most=most)
     config = read_config(path).config
     record.about["config"] = config
     command = command_line.train_command(Config(**{field: config[field] for field in config if field in DEFAULTS}))
-    return of_record(record, name, command, path)
+    return of_record(record, name, command, path, most)
 
 
-def of_record(record: Record, name: str, command: str = "", directory: pathlib.Path | None = None) -> ViewedRun:
+def of_record(
+    record: Record, name: str, command: str = "", directory: pathlib.Path | None = None, most: int = MOST
+) -> ViewedRun:
     """Returns a run from its evaluations.
 
     Args:
@@ -226,26 +165,20 @@ def of_record(record: Record, name: str, command: str = "", directory: pathlib.P
       name: of the run.
       command: that runs it.
       directory: of the run; None: a stored result.
+      most: points of a curve.
     """
     lines, config = record.lines, record.config
     ends = (record.summary or {"seeds": {}})["seeds"]
     stopped = {int(seed) for seed, end in ends.items() if "stopped_at" in end}
     pairs = dict.fromkeys((r, metric) for r in sources.readouts(lines) for line in lines for metric in line.get(r, ()))
-    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped)) is not None]
-    rounds = np.unique(np.concatenate([curve.rounds for curve in shown])) if shown else np.zeros(0, int)
-    series = sources.Series(name, lines, header={"config": config})
-    axes = {}
-    for axis in curves.AXES:
-        with contextlib.suppress(UserError):  # not every evaluation has it
-            if axis != "round" and len(rounds):
-                axes[axis] = np.array(curves.places(series, rounds, axis))
+    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped, most)) is not None]
     folder = str(pathlib.PurePath(name).parent)
     changed = {field: value for field, value in config.items() if field in ALWAYS or value != DEFAULTS.get(field)}
     own = {"run": name, "state": _state(record, stopped, directory)} | _numbers(record)
-    settings = changed | parameters(config) | own
+    settings = plain(changed | parameters(config) | own)
     bins = [] if directory is None else _histograms(name, directory, record)
     facts = _facts(record, name, directory)
-    return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, axes, rounds, shown, bins)
+    return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, shown, bins)
 
 
 def parameters(config: Mapping[str, Any]) -> Fields:
@@ -265,19 +198,37 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _curve(record: Record, readout: str, metric: str, stopped: set[int]) -> ViewedCurve | None:
+def _curve(record: Record, readout: str, metric: str, stopped: set[int], most: int) -> Fields | None:
+    """Returns one metric of one read-out, shares in percent; None without a number.
+
+    Its `final` (mean and std over seeds of the last rounds), `last` and `best` (with its round) are of all evaluations,
+    `axes`, `mean` and `std` have at most `most` points.
+    """
     try:
         rounds, values = curves.curve(record.lines, readout, metric, stopped=stopped)
-    except (UserError, TypeError, ValueError):  # no number
+    except (UserError, TypeError, ValueError):
         return None
     if not len(rounds):
         return None
     factor = 100 if style.is_share(metric) else 1
     values = factor * np.where(np.isfinite(values), values, np.nan)
-    std = values.std(0, ddof=1) if len(values) > 1 else None
-    mean, deviation = _final(record, readout, metric)
-    final = None if mean is None else (factor * mean, None if deviation is None else factor * deviation)
-    return ViewedCurve(readout, metric, rounds, values.mean(0), std, final)
+    mean = values.mean(0)
+    final = [None if number is None else factor * number for number in _final(record, readout, metric)]
+    best: tuple[float | None, int | None] = None, None
+    if np.isfinite(mean).any():
+        place = int((np.nanargmin if is_lower(metric) else np.nanargmax)(mean))
+        best = float(mean[place]), int(rounds[place])
+    kept = thinned(rounds, mean, most)
+    axes: dict[str, list] = {"round": rounds[kept].tolist()}
+    series = sources.Series(readout, record.lines, header={"config": record.config})
+    for axis in curves.AXES:
+        with contextlib.suppress(UserError):  # not every evaluation has it
+            if axis != "round":
+                axes[axis] = rounded(np.array(curves.places(series, rounds[kept], axis)))
+    found = {"readout": readout, "metric": metric, "final": final, "last": float(mean[-1]), "best": best, "axes": axes}
+    found["score"] = found["last"] if final[0] is None else final[0]
+    found["mean"] = rounded(mean[kept])
+    return plain(found | ({"std": rounded(values.std(0, ddof=1)[kept])} if len(values) > 1 else {}))
 
 
 def _final(record: Record, readout: str, metric: str) -> tuple[float | None, float | None]:

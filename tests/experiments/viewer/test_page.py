@@ -78,7 +78,7 @@ def test_the_curves_are_means_over_seeds_at_the_places_of_each_axis(trained, dat
     lines = read_lines(trained[0] / "metrics.jsonl")
     (curve,) = [c for c in data["runs"][0]["curves"] if (c["readout"], c["metric"]) == ("wima2", "accuracy")]
     seeds = 100 * np.array([[line["wima2"]["accuracy"] for line in lines if line["seed"] == seed] for seed in (0, 1)])
-    assert curve["axes"]["round"] == list(range(7)) and curve["evaluations"] == 7
+    assert curve["axes"]["round"] == list(range(7))
     np.testing.assert_allclose(curve["mean"], seeds.mean(0), rtol=1e-4)
     np.testing.assert_allclose(curve["std"], seeds.std(0, ddof=1), rtol=1e-4, atol=1e-9)
     megabytes = [(line["bytes_down"] + line["bytes_up"]) / 1e6 for line in lines if line["seed"] == 0]
@@ -169,7 +169,7 @@ def test_long_curves_are_thinned_and_their_numbers_are_not(tmp_path):
         best, place = (row[table["head"].index(name)] for name in ("best", "in round"))
         for curve in run["curves"]:
             rounds = curve["axes"]["round"]
-            assert 300 < len(curve["mean"]) <= 500 and curve["evaluations"] == 3_001
+            assert 300 < len(curve["mean"]) <= 500
             assert rounds[0] == 0 and rounds[-1] == 3_000
             if curve["metric"] == "accuracy":
                 assert place in rounds and best == pytest.approx(max(curve["mean"]), rel=1e-3)
@@ -207,7 +207,7 @@ def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
     assert len({entry.run for entry in group.entries}) == len(shown) > 1
     by_name = {run.name: run for run in shown}
     for entry in group.entries:
-        assert any(curve.readout == entry.readout for curve in by_name[entry.run].curves)
+        assert any(curve["readout"] == entry.readout for curve in by_name[entry.run].curves)
     assert all("fedwin train" in run.command for run in shown)
 
 
