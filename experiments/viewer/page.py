@@ -105,11 +105,7 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
         "runs": list(runs),
         "panels": list(dict.fromkeys(entry.panel for entry in group.entries)),
         "readouts": list(dict.fromkeys(entry.readout for entry in group.entries)),
-        "axes": [
-            axis
-            for axis in curves.AXES
-            if axis == "round" or any(axis in c["axes"] for run in runs.values() for c in run.curves)
-        ],
+        "axes": [axis for axis in curves.AXES if axis in {"round", *known}],
         "tables": {metric: _table(group, runs, metric, fields) for metric in ordered},
         "numbers": plain(group.numbers),
         "claims": plain(group.claims),
