@@ -91,7 +91,7 @@ class ResidentExamples:
     def __init__(self, federation: Federation, place: Callable, examples=None):
         store = federation.store()
         placed = place(store.examples) if examples is None else examples
-        self.store = place(store._replace(examples=()))._replace(examples=placed)
+        self.store = place(store._replace(examples={}))._replace(examples=placed)
 
     @property
     def nbytes(self) -> int:
