@@ -33,9 +33,6 @@ def catalogue() -> dict[str, AnyItem]:
 def item(name: str) -> AnyItem:
     """Returns a table or figure.
 
-    Args:
-      name: such as 'wima/table2'.
-
     Raises:
       UserError: no item has this name.
     """

@@ -38,11 +38,7 @@ SMOKE_WINDOW, SMOKE_TAU = 4, 4
 
 
 def shrunk(fields: Mapping[str, Any]) -> Fields:
-    """Returns the fields of an experiment at smoke scale: the same method on a tiny task.
-
-    Args:
-      fields: of the experiment at trend or paper scale.
-    """
+    """Returns the fields of an experiment at smoke scale: the same method on a tiny task."""
     clients = min(fields.get("num_clients") or 100, SMOKE_CLIENTS)
     full = fields.get("clients_per_round", 10) == fields.get("num_clients")
     cohort = clients if full else min(fields.get("clients_per_round", 10), SMOKE_COHORT)

@@ -58,11 +58,7 @@ TEXT = (
 
 
 def fields(federation: str) -> Fields:
-    """Returns the fields of a federation of the stand-in, with FedAvg's rate if it was searched.
-
-    Args:
-      federation: a key of FEDERATIONS.
-    """
+    """Returns the fields of a federation of the stand-in, with FedAvg's rate if it was searched."""
     rates = RATES.get(federation, {})
     rate = Fields(client_lr=rates["fedavg"][1]) if "fedavg" in rates else Fields()
     return CIFAR16 | FEDERATIONS[federation] | rate
@@ -128,12 +124,7 @@ def _rate(federation: str, row: Variation) -> Variation:
 
 
 def described(columns: Iterable[Variation], rows: Iterable[Variation]) -> str:
-    """Returns the stand-in in words, with the methods of a table that are absent for want of a rate.
-
-    Args:
-      columns: of the table.
-      rows: of the table, methods.
-    """
+    """Returns the stand-in in words, with the methods of a table that are absent for want of a rate."""
     titles = {row.name: row.title for row in rows}
     absent = []
     for column in columns:

@@ -39,15 +39,7 @@ TOO_FEW = "images of CIFAR-100 are too few here to be split among 100 clients"
 
 
 def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: Fields | None) -> Variation:
-    """Returns the column of a CIFAR set.
-
-    Args:
-      classes: 10 or 100.
-      alpha: of the Dirichlet shares.
-      network: and its rates.
-      setting: how many clients there are.
-      trend: fields at trend scale; None: nothing stands in.
-    """
+    """Returns the column of a CIFAR set; without `trend` nothing stands in for it."""
     data_fields = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
     names = {0.0: "noniid", float(IID): "iid"}
     skew = names.get(alpha, f"alpha{alpha:g}".replace(".", ""))
@@ -71,11 +63,7 @@ def cifars(
 ) -> tuple[Variation, ...]:
     """Returns the four columns of a network: both CIFAR sets, one class per client and iid.
 
-    Args:
-      network: and its rates.
-      setting: how many clients there are.
-      federations: of the stand-in of CIFAR-10, one class per client and iid.
-      other: stands in for CIFAR-100 with one class per client; None: nothing does.
+    `federations` are those of the stand-in of CIFAR-10; `other` stands in for CIFAR-100 with one class per client.
     """
     one_class, iid = (standin.fields(federation) for federation in federations)
     return (
@@ -141,15 +129,7 @@ def _grid(text: str, **more) -> tuple[Fields, ...]:
 
 
 def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Variation:
-    """Returns the row of a method.
-
-    Args:
-      name: of the row.
-      label: as the tables print it.
-      algorithm: its text; '*' stands for beta, which is run with both values.
-      trend: fields at trend scale; None: those of WIMA's tables.
-      **more: further fields.
-    """
+    """Returns the row of a method; '*' in its algorithm stands for beta, which is run with both values."""
     grid = _grid(algorithm, **more)
     return Variation(
         name,

@@ -35,15 +35,7 @@ MANY = "eight methods with and without IMA on a further data set take more than 
 
 
 def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Variation:
-    """Returns a column of Table I.
-
-    Args:
-      name: of the column.
-      label: as tables show it.
-      fields: data set, partition, network and rounds.
-      printed: data set, partition and network of the printed cells.
-      trend: fields at trend scale; None: nothing stands in.
-    """
+    """Returns a column of Table I; `printed` are data set, partition and network of the printed cells."""
     dataset, partition, model = printed
     keys = (("dataset", dataset), ("partition", partition), ("model", model))
     return Variation(
@@ -198,11 +190,7 @@ def averaging(
 
 
 def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, ...]:
-    """Returns the overrides with which FedAdam and FedYogi average before the server's optimizer.
-
-    Args:
-      variants: of the table, those without a wrapper included.
-    """
+    """Returns the overrides with which FedAdam and FedYogi average before the server's optimizer."""
     return tuple(
         Override(
             dataclasses.replace(

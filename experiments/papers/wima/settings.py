@@ -33,15 +33,7 @@ FASHION = Fields.of(
 
 
 def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Variation:
-    """Returns the column of a CIFAR set partitioned by Dirichlet shares.
-
-    Args:
-      name: of the column.
-      data: 10 or 100.
-      alpha: of the shares.
-      trend: fields at trend scale; None: nothing stands in.
-      absent: why nothing stands in.
-    """
+    """Returns the column of a CIFAR set in Dirichlet shares; without `trend` nothing stands in for it."""
     data_fields = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
     printed = (
         ("dataset", f"CIFAR-{data}"),
@@ -98,14 +90,7 @@ SHAKESPEARE = Variation(
 
 
 def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = None) -> Variation:
-    """Returns the row of a method.
-
-    Args:
-      name: of the row.
-      label: as the table prints it.
-      grid: the texts of --algorithm that the paper searched; one: nothing was searched.
-      trend: fields at trend scale; None: the grid's first algorithm.
-    """
+    """Returns the row of a method, whose grid are the texts of --algorithm that the paper searched."""
     texts = tuple(Fields(algorithm=text) for text in grid)
     return Variation(
         name, label, texts[0], trend, grid=texts if len(texts) > 1 else (), printed=(("algorithm", label),)

@@ -44,15 +44,7 @@ TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
 
 def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Variation:
-    """Returns the column of a data set.
-
-    Args:
-      name: of the column.
-      label: as tables show it.
-      fields: data set, cohort and network.
-      printed: data set, partition and network of the printed cells.
-      trend: fields at trend scale; None: nothing stands in.
-    """
+    """Returns the column of a data set; `printed` are data set, partition and network of the printed cells."""
     keys = tuple(zip(("dataset", "partition", "model"), printed, strict=True))
     return Variation(name, label, fields, trend, absent="" if trend is not None else TOO_FEW, printed=keys)
 
