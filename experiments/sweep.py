@@ -9,6 +9,7 @@ same command resumes where it was interrupted, and may be started several times 
 """
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Collection
 
@@ -76,7 +77,7 @@ def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, di
     Raises:
       UserError: there are too many runs, or the folder is the directory of a run.
     """
-    if (count := grid.size(axes)) > max_runs:
+    if (count := math.prod(map(len, axes.values()))) > max_runs:
         raise UserError(f"grid: {count:,} runs exceed --max_runs={max_runs}; omit values, or raise it.")
     folder = _folder(base)
     return folder, grid.configs(dataclasses.replace(base, out_dir=str(folder)), axes)

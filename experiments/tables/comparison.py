@@ -82,7 +82,7 @@ def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[Compari
     for method, summary in summaries.items():
         reference = scores.by_seed(summaries[first[method]], PLAIN, "accuracy")
         megabytes = scores.megabytes_of(configs[method], summary)
-        for readout in scores.readouts(summary):
+        for readout in summary["over_seeds"]:
             accuracy = scores.by_seed(summary, readout, "accuracy")
             is_reference = (method, readout) == (first[method], PLAIN)
             difference = None if is_reference else paired_interval(accuracy, reference)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -114,11 +113,6 @@ def points(axes: Axes) -> list[Point]:
     return [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
 
 
-def size(axes: Axes) -> int:
-    """Returns the number of points."""
-    return math.prod(len(values) for values in axes.values())
-
-
 def format_value(value: Any) -> str:
     """Returns a value as it is written in a flag."""
     if isinstance(value, list):
@@ -147,17 +141,5 @@ def config_of(base: Config, point: Point) -> Config:
 
 
 def configs(base: Config, axes: Axes) -> dict[str, Config]:
-    """Returns label -> Config of every point.
-
-    Raises:
-      UserError: two points share a directory.
-    """
-    config_of_label: dict[str, Config] = {}
-    label_of: dict[str, str] = {}
-    for point in points(axes):
-        name, config = label(point), config_of(base, point)
-        if config.out_dir in label_of:
-            raise UserError(f"grid: '{name}' and '{label_of[config.out_dir]}' share a directory; omit one.")
-        label_of[config.out_dir] = name
-        config_of_label[name] = config
-    return config_of_label
+    """Returns label -> Config of every point."""
+    return {label(point): config_of(base, point) for point in points(axes)}

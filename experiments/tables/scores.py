@@ -43,11 +43,6 @@ def evaluations(summary: Summary) -> int:
     return max((entry["evaluations"] for entry in finished), default=0)
 
 
-def readouts(summary: Summary) -> list[str]:
-    """Returns the names of a run's read-outs, the plain model first."""
-    return list(summary["over_seeds"])
-
-
 def rounds_per_second(summary: Summary) -> float | None:
     """Returns rounds per second of training alone, the mean over seeds; None if none was measured."""
     return mean_of(seed["rounds_per_second"] or None for seed in summary["seeds"].values())

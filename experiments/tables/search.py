@@ -10,7 +10,7 @@ import pathlib
 import re
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import fedwin
@@ -29,8 +29,8 @@ from . import grid, sweeps
 SEARCHES = Registry("search", rule="which runs are trained")
 # The file of the study in the sweep's folder.
 STUDY = "study.db"
-# Attributes of trials: where pruning stopped it ([position of the seed, round]), and the label of its run.
-PRUNED_AT, LABEL = "pruned_at", "label"
+# Attribute of trials: where pruning stopped them, [position of the seed, round].
+PRUNED_AT = "pruned_at"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(log:)?({_NUMBER})\.\.({_NUMBER})")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -225,24 +225,20 @@ class Search:
             )
         self.study.set_user_attr("definition", json.dumps(definition))
 
-    def run(self, say: Callable[[str], None] = print, pause: float = sweeps.PAUSE) -> sweeps.Sweep:
-        """Runs the trials that are left; returns all with a finished run, in their order.
-
-        Args:
-          say: called with each line of progress.
-          pause: seconds between two checks of trials that other processes run.
+    def run(self) -> sweeps.Sweep:
+        """Runs the trials that are left; returns all, in their order.
 
         Raises:
           UserError: a run is rejected.
         """
         while (trial := self._next()) is not None:
             try:
-                if trial is False:
-                    time.sleep(pause)
-                else:
-                    self._run(trial, say)
+                if trial:
+                    self._run(trial)
+                    continue
             except InUse:  # another process was quicker
-                time.sleep(pause)
+                pass
+            time.sleep(sweeps.PAUSE)
         return self._recorded()
 
     def _next(self) -> Any:
@@ -270,11 +266,10 @@ class Search:
         seed = int(hash_of([self.settings.seed, number], size=4), 16)
         self.study.sampler = self.optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.settings.startup)
 
-    def _run(self, trial: Any, say: Callable[[str], None]) -> None:
+    def _run(self, trial: Any) -> None:
         point = point_of(self.space, trial)
         config, label = grid.config_of(self.base, point), grid.label(point)
-        say(f"[{trial.number + 1}/{self.settings.trials}] {label}")
-        trial.set_user_attr(LABEL, label)
+        print(f"[{trial.number + 1}/{self.settings.trials}] {label}")
         known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
         state = self.optuna.trial.TrialState
@@ -293,19 +288,16 @@ class Search:
             self.study.tell(trial, score.mean, skip_if_finished=True)
 
     def _recorded(self) -> sweeps.Sweep:
-        """Returns all trials with a finished run."""
+        """Returns all trials."""
         sweep = sweeps.Sweep(
             {name: pieces for name, (_, pieces) in self.space.items()}, {}, {}, {}, self.select, self.readout
         )
-        for trial in self.study.get_trials(deepcopy=False):
-            if LABEL not in trial.user_attrs:
-                continue
+        state = self.optuna.trial.TrialState
+        for trial in self.study.get_trials(deepcopy=False, states=(state.COMPLETE, state.PRUNED)):
             point = point_of(self.space, self.optuna.trial.FixedTrial(trial.params))
             label, config = grid.label(point), grid.config_of(self.base, point)
-            if (summary := finished_summary(config)) is None:
-                continue
-            sweep.points[label], sweep.configs[label], sweep.summaries[label] = point, config, summary
-            sweep.trials[label] = trial
+            sweep.points[label], sweep.configs[label], sweep.trials[label] = point, config, trial
+            sweep.summaries[label] = finished_summary(config) or {}
             if PRUNED_AT in trial.user_attrs:
                 sweep.pruned[label] = trial.user_attrs[PRUNED_AT][1]
         return sweep

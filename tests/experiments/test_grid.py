@@ -53,7 +53,7 @@ def test_a_bad_axis_is_one_line(texts, message):
 def test_points_are_all_combinations():
     axes = {"client_lr": [0.1, 1.0], "algorithm": ["a", "b"], "local_epochs": [2]}
     points = grid.points(axes)
-    assert len(points) == grid.size(axes) == 4
+    assert len(points) == 4
     assert [(p["client_lr"], p["algorithm"]) for p in points] == [(0.1, "a"), (0.1, "b"), (1.0, "a"), (1.0, "b")]
     assert all(p["local_epochs"] == 2 for p in points)
 
