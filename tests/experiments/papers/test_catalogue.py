@@ -32,12 +32,10 @@ def cell(name, *place, scale="paper"):
     return next(found for found in item(name).cells(scale) if found.position == place)
 
 
-def test_every_table_and_figure_is_there():
+def test_every_figure_is_there():
     names = set(catalogue())
-    assert {f"wima/table{n}" for n in (2, 3, 4, 5)} | {f"wima/figure{n}" for n in (1, 2, 3)} <= names
-    assert {f"ima/table{n}" for n in (1, 2, 3)} | {f"ghb/table{n}" for n in (2, 3, 4, 5, 6, 9, 10, 11)} <= names
-    assert {f"wsm/table3_{n}" for n in (1, 2, 3)} <= names
-    figures = {"ima": range(1, 11), "ghb": range(1, 9), "wsm": ("2_2", *(f"3_{n}" for n in range(1, 6)), "A_1", "A_2")}
+    wsm = ("2_2", *(f"3_{n}" for n in range(1, 6)), "A_1", "A_2")
+    figures = {"wima": (1, 2, 3), "ima": range(1, 11), "ghb": range(1, 9), "wsm": wsm}
     for paper, numbers in figures.items():
         for number in numbers:
             # A figure of several panels is several items: figure6a, figure6b ...
