@@ -23,10 +23,9 @@ def wsm_terms(logits, labels, shares):
     return losses.weighted_softmax_nll(logits, labels, shares), jax.grad(loss)(logits)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_wsm_properties(seed, dtype):
-    random = np.random.default_rng(seed)
+@pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64])
+def test_wsm_properties(dtype):
+    random = np.random.default_rng(0)
     logits = jnp.asarray(5 * random.normal(size=(6, 4)), dtype)
     shares = jnp.asarray(random.dirichlet(np.ones(4)), dtype).at[3].set(0)
     labels = jnp.asarray(random.integers(0, 3, 6))
@@ -107,21 +106,6 @@ def test_class_proportions_have_the_precision_of_the_run():
             single = losses.class_proportions(info, mask=mask)
             assert single.dtype == jnp.float32
             np.testing.assert_array_equal(single, expected)
-
-
-def test_scaffold_with_a_one_class_client_under_wsm_moves_by_its_controls_alone():
-    epochs, lr = 2, 0.3
-    p = testing.classification((2, 2), schedule=((0,),), loss=losses.wsm, epochs=epochs, lr=lr)
-    algorithm = p.build("scaffold")
-    draw = lambda seed, like: jax.tree.map(lambda x: np.random.default_rng(seed).normal(size=x.shape), like)
-    start = p.start(algorithm)
-    start = start._replace(state=draw(1, start.state), table=draw(2, start.table))
-    (run,) = testing.trajectory(p, algorithm, 1, run=start)
-    c, c_0, x = leaves(start.state), leaves(jax.tree.map(lambda row: row[0], start.table)), leaves(p.variables.params)
-    same(leaves(run.params), x - epochs * lr * (c - c_0))  # one step per epoch
-    same(leaves(jax.tree.map(lambda row: row[0], run.table)), 0)
-    same(leaves(jax.tree.map(lambda row: row[1], run.table)), leaves(jax.tree.map(lambda row: row[1], start.table)), 0)
-    same(leaves(run.state), c - c_0 / 2)
 
 
 def test_a_one_class_client_returns_what_it_got_under_wsm():

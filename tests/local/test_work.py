@@ -18,12 +18,9 @@ from tests.local.test_local import client, seen, solver
     [
         (dict(epochs=0.5), 2),  # ceil(0.5 * 3)
         (dict(epochs=0.5, batching="repeat"), 2),  # ceil(0.5 * 10 / 4)
-        (dict(epochs=0.1), 1),
         (dict(epochs=1.5), 5),
         (dict(epochs=1.5, batching="repeat"), 4),
-        (dict(steps=2), 2),
         (dict(steps=7), 7),
-        (dict(steps=7, batching="repeat"), 7),
         (dict(steps=1, batch_size=64), 1),
     ],
 )
