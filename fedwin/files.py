@@ -75,9 +75,6 @@ class AppendFile:
     A write that fails closes the file, because a file object with a non-empty buffer would try to write again when it
     is garbage-collected.
 
-    Args:
-      path: path of the file.
-
     Raises:
       StorageError: the file can't be opened; the methods raise it when a write fails.
     """
@@ -117,9 +114,6 @@ class AppendFile:
 def read_bytes(path: str | os.PathLike) -> bytes:
     """Returns the contents of a regular file; a pipe or device, which could be read forever, is rejected.
 
-    Args:
-      path: path of the file.
-
     Raises:
       OSError: it is not a regular file, is missing, or can't be read.
     """
@@ -149,7 +143,6 @@ def read_verified(directory: pathlib.Path, name: str) -> bytes:
     """Returns the contents of a file, compared with the directory's SHA256SUMS if that names it.
 
     Args:
-      directory: the directory.
       name: of the file, relative to it.
 
     Raises:
@@ -179,7 +172,6 @@ def replace_bytes(path: str | os.PathLike, contents: bytes) -> None:
     """Writes a file atomically: to a temporary file in the same directory, which is then renamed.
 
     Args:
-      path: path of the file.
       contents: its new contents.
 
     Raises:
@@ -231,9 +223,6 @@ def locked(directory: str | os.PathLike) -> Iterator[None]:
     """Holds the exclusive lock of an existing directory.
 
     Writers take the lock, readers do not. The system frees it when the process ends, even by SIGKILL; its file stays.
-
-    Args:
-      directory: the directory.
 
     Raises:
       InUse: another process holds the lock; the message names its host and process id.

@@ -131,11 +131,7 @@ def _put_leaf(leaf, sharding):
 
 
 def all_gather(values):
-    """Returns a tree with every leaf that is sharded over processes gathered on each of them; a collective.
-
-    Args:
-      values: tree of arrays.
-    """
+    """Returns a tree with every leaf that is sharded over processes gathered on each of them; a collective."""
     if count() == 1:
         return values
 
@@ -215,9 +211,6 @@ def broadcast_object(value: Any) -> Any:
 
 def run_on_all(action: Callable[[], T]) -> T:
     """Runs an action in all processes and returns its result if no process raised a UserError; a collective.
-
-    Args:
-      action: a function without arguments.
 
     Raises:
       UserError: the error of this process, or else that of the first process that raised one, with its number.

@@ -40,7 +40,6 @@ class Callback:
         """Receives the earlier evaluations of a seed that resumes; the default does nothing.
 
         Args:
-          seed: the seed.
           evaluations: (completed rounds, read-outs) of each evaluation up to the checkpoint.
         """
 
@@ -49,7 +48,6 @@ class Callback:
 
         Args:
           round: completed rounds.
-          seed: the seed.
           read_outs: read-out -> metric -> value, a copy.
 
         Returns:
@@ -59,11 +57,7 @@ class Callback:
 
 
 class FunctionCallback(Callback):
-    """A callback of a function (round, seed, read-outs) -> fedwin.STOP, True, False or None.
-
-    Args:
-      function: the function.
-    """
+    """A callback of a function (round, seed, read-outs) -> fedwin.STOP, True, False or None."""
 
     def __init__(self, function: Callable[[int, int, ReadOuts], bool | None]):
         self.function = function
@@ -128,7 +122,6 @@ class RunCallbacks:
         """Gives the callbacks the earlier evaluations of a seed.
 
         Args:
-          seed: the seed.
           read: reads its evaluations; called in process 0, if anything needs them.
 
         Raises:
@@ -148,9 +141,6 @@ class RunCallbacks:
         """Sends an evaluation to listeners and callbacks; returns whether the seed stops.
 
         A seed can't stop early in its last round.
-
-        Args:
-          line: the evaluation.
 
         Raises:
           UserError: a callback raises an exception, or returns neither a bool nor None.

@@ -88,7 +88,7 @@ def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "mode
         v_t >= value (of losses, v_t <= value)
 
     Args:
-      value: the value.
+      value: that the metric reaches.
       metric: that decides, as in `patience`.
       read_out: whose metric.
 
@@ -121,11 +121,7 @@ def build(choice: str, eval_val: bool) -> StoppingRule:
 
 
 class EarlyStopping(Callback):
-    """Ends seeds by a rule.
-
-    Args:
-      rule: the rule.
-    """
+    """Ends seeds by a rule."""
 
     def __init__(self, rule: StoppingRule):
         self.rule = rule

@@ -218,7 +218,6 @@ class MemberCheckpoints(Checkpoints):
 
     Args:
       directory: of the group, whose states have a leading axis of seeds.
-      seed: the seed.
     """
 
     def __init__(self, directory: str | os.PathLike, seed: int):
@@ -237,12 +236,7 @@ class MemberCheckpoints(Checkpoints):
 
 
 def seed_checkpoints(directory: str | os.PathLike, seed: int) -> Checkpoints:
-    """Returns the checkpoints of one seed of a run, alone or in a group of vmapped seeds.
-
-    Args:
-      directory: of the run.
-      seed: the seed.
-    """
+    """Returns the checkpoints of one seed of a run, alone or in a group of vmapped seeds."""
     folder = pathlib.Path(directory) / "checkpoints"
     own = Checkpoints(folder / f"seed_{seed}")
     if own.directory.is_dir():
@@ -387,7 +381,6 @@ def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
     """Rebuilds a state from its leaves.
 
     Args:
-      leaves: name -> array.
       template: a state (or its shapes) with the same structure.
 
     Returns:
@@ -451,7 +444,6 @@ def checksum(leaves: Leaves, about: Extra | None = None) -> str:
     """Returns a hash of names, shapes, dtypes and contents of arrays.
 
     Args:
-      leaves: name -> array.
       about: JSON data that the hash includes, if any.
     """
     h = hashlib.blake2b(digest_size=16)

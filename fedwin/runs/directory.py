@@ -163,7 +163,6 @@ def identity(
     """Returns the identity of a run on this machine.
 
     Args:
-      config: the flags.
       hashes: seed -> hash of the data, from `data_hashes`.
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
@@ -230,9 +229,6 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
     """Creates the run's directory, holds its lock, and removes incomplete files of a killed process.
 
     If a new run is rejected before its first round, everything is removed again.
-
-    Args:
-      directory: the run's directory.
 
     Raises:
       UserError: it can't be written, or another process is using it.
@@ -304,9 +300,6 @@ class ConfigFile:
 def read_config(directory: pathlib.Path) -> ConfigFile:
     """Reads config.json.
 
-    Args:
-      directory: the run's directory.
-
     Raises:
       UserError: the file is missing, can't be read, has been altered, or has another format.
     """
@@ -338,10 +331,6 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
 
 def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     """Checks that a directory is empty or belongs to the same run.
-
-    Args:
-      config: the run.
-      directory: its directory.
 
     Returns:
       The contents of config.json; None if the directory is empty or does not exist.
@@ -389,8 +378,6 @@ def write_config(
     """Writes config.json: all flags, the strategy and data that they resolve to, versions, device.
 
     Args:
-      directory: the run's directory.
-      config: all flags.
       identity: everything that decides the run's results.
       verified: whether the checksums of the data files were confirmed.
       model: name of the network.
@@ -415,12 +402,7 @@ def write_config(
 
 
 def write_summary(directory: pathlib.Path, summary: Json) -> None:
-    """Writes summary.json, and the checksums of the finished run.
-
-    Args:
-      directory: the run's directory.
-      summary: of the run.
-    """
+    """Writes summary.json, and the checksums of the finished run."""
     with writing(directory / SUMS):
         (directory / SUMS).unlink(missing_ok=True)
     write_json(directory / "summary.json", summary)
@@ -449,9 +431,6 @@ def finished_summary(config: Config) -> Json | None:
 
 def verified_summary(directory: str | os.PathLike) -> Json:
     """Returns the summary of a finished run, as `run` returned it, from its directory alone.
-
-    Args:
-      directory: the run's directory.
 
     Raises:
       UserError: the run is not finished, or config.json or summary.json has been altered.

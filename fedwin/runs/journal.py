@@ -43,7 +43,6 @@ class Journal:
     """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
     Args:
-      seed: the seed.
       metrics_log: file of evaluations, or None.
       checkpoints: destination of states, or None.
       rows: the seed's client table; needed with `checkpoints`.
@@ -380,10 +379,8 @@ def summarize(
     """Returns the summary of a run.
 
     Args:
-      config: the configuration.
       journals: seed -> its journal after training.
       lines: all evaluations (metrics.jsonl).
-      fingerprint: of the run.
       traces: number of dispatch programs that were compiled.
       causes: seed -> why it diverged.
 

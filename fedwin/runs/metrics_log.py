@@ -34,9 +34,6 @@ Line = dict[str, Any]
 def read_lines(path: str | os.PathLike) -> list[Line]:
     """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
 
-    Args:
-      path: the file.
-
     Raises:
       UserError: it can't be read, has been altered (SHA256SUMS), or a line is not an evaluation.
     """
@@ -71,11 +68,7 @@ def client_file(directory: pathlib.Path, seed: int, round: int) -> pathlib.Path:
 
 
 class MetricsLog:
-    """Appends the evaluations of all seeds to metrics.jsonl, one line each, and to tensorboard/seed_<s>/ as events.
-
-    Args:
-      directory: the run's directory.
-    """
+    """Appends the evaluations of all seeds to metrics.jsonl, one line each, and to tensorboard/seed_<s>/ as events."""
 
     def __init__(self, directory: str | os.PathLike):
         self.directory = pathlib.Path(directory)
@@ -97,7 +90,6 @@ class MetricsLog:
         """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line.
 
         Args:
-          seed: the seed.
           round: of the last evaluation that remains.
         """
         self._close_file()

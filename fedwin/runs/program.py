@@ -118,7 +118,6 @@ class Program:
         """Returns the client table of a seed, which also manages windows that are offloaded from the device.
 
         Args:
-          seed: the seed.
           run: its state before the first round.
           slots: rows of the table in the state.
           checkpoints: of the seed; process 0 puts files of rows and windows next to them.
@@ -208,13 +207,8 @@ def starting_state(
     """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
 
     Args:
-      program: the compiled program.
-      seed: the seed.
-      rows: its client table.
-      checkpoints: its checkpoints.
       metrics_log: file of evaluations; None in a process that does not write.
       fresh: its state before the first round; one row of its table is enough.
-      say: prints a line.
 
     Raises:
       UserError: there are checkpoints and none can be used, or --fork_from does not fit.

@@ -21,7 +21,6 @@ class Interrupted(KeyboardInterrupt):
     """Raised where a signal ends a run, after its state was saved.
 
     Args:
-      number: the signal's number.
       message: one line for the user.
     """
 
@@ -77,11 +76,7 @@ class Watch:
             os._exit(128 + number)
 
     def request(self, number: int) -> None:
-        """Makes the run end at its next checkpoint, as after a signal, but never before.
-
-        Args:
-          number: the signal's number.
-        """
+        """Makes the run end at its next checkpoint, as after a signal, but never before."""
         with self._lock:
             self.requested = self.requested or number
 

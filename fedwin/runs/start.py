@@ -270,8 +270,6 @@ def warm_starts(
     """Returns seed -> the parameters that it takes from another run or a file; {} without --init_from.
 
     Args:
-      config: the flags.
-      model: the network.
       input_shape: shape of one example as the network sees it.
       input_dtype: dtype of the stored examples.
 
@@ -308,8 +306,6 @@ def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model
     """Returns the network that is trained: with --lora, low-rank corrections of the one that --init_from names.
 
     Args:
-      config: the flags.
-      model: the network.
       starts: seed -> the parameters of --init_from.
 
     Raises:
@@ -342,7 +338,6 @@ def check_fork(config: Config, start: Start, is_private: bool) -> None:
     """Raises UserError if a run can't start from --fork_from; traces shapes, computes nothing.
 
     Args:
-      config: the flags.
       start: makes fresh states.
       is_private: whether the run accounts for privacy (--wrap=dp).
     """
@@ -370,12 +365,8 @@ def forked(
     and so do observers unless both runs have the same; everything else must be in the checkpoint.
 
     Args:
-      config: the flags.
-      seed: the seed.
       run: a fresh state.
-      rows: its client table.
       start: makes fresh states.
-      say: prints a line.
 
     Raises:
       UserError: model, algorithm or federation differ.
@@ -411,10 +402,6 @@ def _check_same_privacy(config: Config, directory: pathlib.Path) -> None:
 
 class _Fork:
     """The checkpoint of --fork_from for one seed.
-
-    Args:
-      config: the flags.
-      seed: the seed.
 
     Attributes:
       source: names the other run and its round.
