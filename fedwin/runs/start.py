@@ -17,7 +17,7 @@ from fedwin.errors import UserError
 from fedwin.models import ADAPTATIONS, Model, interchange
 from fedwin.observers.wima import Part, classifier_mask
 from fedwin.registry import parse
-from fedwin.residence.blockwise import Lazy
+from fedwin.residence.blockwise import Lazy, placed
 from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients
@@ -383,7 +383,7 @@ def forked(
     first = continued(run)
     # An average that only this run has starts with the checkpoint's model, not with that of round 0.
     replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved, rows.num_clients)
-    model = Variables(first.params, first.stats)
+    model = placed(Variables(first.params, first.stats))
     run = start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
     return rows.restore(continued(run), run)
 

@@ -120,7 +120,7 @@ def test_vmapped_seeds_stop_one_by_one(tmp_path):
 
 @pytest.mark.slow
 def test_a_divergence_is_told_as_such_even_where_a_callback_stops(tmp_path):
-    diverging = config(tmp_path / "run", client_lr=1e30, eval_every=1)
+    diverging = config(tmp_path / "run", client_lr=1e30, eval_every=1, model="digits_mlp:hidden=8")
     entry = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)["seeds"][0]
     assert entry["diverged_at"] == 1 and "stopped_at" not in entry and entry["last"] is None
 

@@ -46,8 +46,12 @@ def leaves(directory, round, seed=0):
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
+    """Checkpoints of a network that is not the one of any seed."""
     directory = tmp_path_factory.mktemp("pretrained") / "run"
-    fedwin.run(config(directory, observe=[], partition="iid"), quiet=True)
+    state = prepare(config("", observe=[])).start(7, 1)
+    for round in (1, 2):
+        moved = state._replace(params=jax.tree.map(lambda leaf, r=round: leaf * (1 + r), state.params))
+        Checkpoints(directory / "checkpoints" / "seed_0").save(round, moved, {})
     return directory
 
 
@@ -62,8 +66,8 @@ def tuned(pretrained, tmp_path_factory):
 
 def test_adapters_alone_are_trained_sent_and_averaged(pretrained, tuned):
     directory, _ = tuned
-    before, found = lines(pretrained)[-1], lines(directory)
-    assert found[0]["model"] == found[0]["wima2"] == before["model"]
+    found = lines(directory)
+    assert found[0]["model"] == found[0]["wima2"]
     assert [line["bytes_up"] for line in found] == [0, 2 * 4 * ADAPTERS, 2 * 2 * 4 * ADAPTERS]
     saved = leaves(directory, 2)
     params = {name: leaf.shape for name, leaf in saved.items() if name.startswith("params.")}
