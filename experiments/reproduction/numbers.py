@@ -82,9 +82,19 @@ class Value:
         return self.cell.runs[self.point or 0]
 
     @property
+    def defined(self) -> dict[int, float]:
+        """Seed -> number, of the seeds for which it is defined."""
+        return {seed: number for seed, number in self.by_seed.items() if number is not None}
+
+    @property
     def numbers(self) -> np.ndarray:
         """Numbers of the seeds for which it is defined."""
-        return np.array([number for number in self.by_seed.values() if number is not None])
+        return np.array(list(self.defined.values()))
+
+    @property
+    def factor(self) -> int:
+        """Factor from an accuracy in [0, 1] to the unit of its table; 1 for other numbers."""
+        return self.cell.measure.factor if isinstance(self.cell.measure, MeanLast) else 1
 
     @property
     def mean(self) -> float | None:
@@ -126,15 +136,15 @@ class Value:
         """
         if self.difference is None or not isinstance(self.cell.measure, MeanLast):
             return None
-        if abs(self.difference) * 100 / self.cell.measure.factor > POINTS:
+        if abs(self.difference) * 100 / self.factor > POINTS:
             return DIFFERS
         return AGREES if self.z is not None and abs(self.z) <= DEVIATIONS else NEAR
 
     @property
     def share(self) -> float:
         """Mean accuracy in [0, 1]; NaN if it has none."""
-        measured = self.mean is not None and isinstance(self.cell.measure, MeanLast)
-        return self.mean / self.cell.measure.factor if measured else float("nan")  # type: ignore[operator,attr-defined]
+        accuracy = self.mean if isinstance(self.cell.measure, MeanLast) else None
+        return float("nan") if accuracy is None else accuracy / self.factor
 
     @property
     def near_chance(self) -> bool:
@@ -322,8 +332,7 @@ def _pairs(claim: Claim, by_position: dict[Position, Value]) -> Iterator[tuple[V
 
 def _points(number: Value) -> dict[int, float]:
     """Returns seed -> accuracy in percent, of the seeds that have one."""
-    factor = number.cell.measure.factor if isinstance(number.cell.measure, MeanLast) else 1
-    return {seed: n * 100 / factor for seed, n in number.by_seed.items() if n is not None}
+    return {seed: n * 100 / number.factor for seed, n in number.defined.items()}
 
 
 def _comparison(better: Value, worse: Value) -> Comparison | None:
@@ -332,7 +341,7 @@ def _comparison(better: Value, worse: Value) -> Comparison | None:
     if isinstance(better.cell.measure, MeanLast):
         return _compared(_points(better), _points(worse), *sides)
     if isinstance(better.cell.measure, MeanLoss):
-        own, others = ({seed: -n for seed, n in each.by_seed.items() if n is not None} for each in sides)
+        own, others = ({seed: -loss for seed, loss in each.defined.items()} for each in sides)
         return _compared(own, others, *sides)
     ended = all(0 < number.rounds[0] == number.rounds[1] for number in sides)
     if not ended or not isinstance(better.cell.measure, RoundsTo):

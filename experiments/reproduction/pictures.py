@@ -116,11 +116,6 @@ def _limits(cell: Cell, lines: list[dict[str, Any]]) -> list[float | None]:
     return [None, float(np.ceil(max(values) * 20) / 20)] if falls else [float(np.floor(min(values) * 20) / 20), None]
 
 
-def _percent(value: Value) -> int:
-    """Returns the factor from an accuracy in [0, 1] to the unit of its table; 1 for other numbers."""
-    return value.cell.measure.factor if isinstance(value.cell.measure, MeanLast) else 1
-
-
 def _numbered(path: pathlib.Path, part: object) -> pathlib.Path:
     """Returns the path of one of several pictures of an item; of the only one if `part` is empty."""
     return path.with_stem(f"{path.stem}_{part}") if part else path
@@ -168,10 +163,9 @@ def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
             elif value.diverged or value.near_chance:
                 lost.setdefault(label, []).append(value.cell.column.x)
                 methods.setdefault(label, {})
-        defined = [{seed: n for seed, n in value.by_seed.items() if n is not None} for value in shown]
-        seeds = common_seeds(defined)
-        for value, each in zip(shown, defined, strict=True):
-            of_seeds = [n / _percent(value) for seed, n in each.items() if seed in seeds]
+        seeds = common_seeds(value.defined for value in shown)
+        for value in shown:
+            of_seeds = [n / value.factor for seed, n in value.defined.items() if seed in seeds]
             if of_seeds and value.cell.column.x is not None:
                 methods[_label(item, value.cell)][value.cell.column.x] = of_seeds
         methods = {label: points for label, points in methods.items() if points or label in lost}
@@ -238,18 +232,17 @@ def _draw_panel(
     """Draws the numbers of a column: means over the seeds that all its points have, a little apart by variant."""
     trained = [value for value in values if value.mean is not None and not value.near_chance]
     trained = trained or [value for value in values if value.mean is not None]
-    defined = {id(value): {seed: n for seed, n in value.by_seed.items() if n is not None} for value in trained}
-    seeds = common_seeds(defined.values())
+    seeds = common_seeds(value.defined for value in trained)
     colors = style.row_colors([row.title for row in rows])
     count, bars, marks, at_edge = len(variants), False, False, []
     for value in values:
         index, row = variants.index(value.cell.variant), rows.index(value.cell.row)
         place = row + (0.5 * (index / (count - 1) - 0.5) if count > 1 else 0.0)
-        if id(value) not in defined:
+        if not any(value is each for each in trained):
             at_edge.append((place, colors[row]))
             continue
-        factor = 100 / _percent(value) if isinstance(value.cell.measure, MeanLast) else 1
-        each = factor * np.array([n for seed, n in defined[id(value)].items() if seed in seeds])
+        factor = 100 / value.factor if isinstance(value.cell.measure, MeanLast) else 1
+        each = factor * np.array([n for seed, n in value.defined.items() if seed in seeds])
         std = float(each.std(ddof=1)) if len(each) > 1 else None
         look = style.variant_look(index, count) | POINT | {"color": colors[row]}
         axis.errorbar(each.mean(), place, xerr=std, linestyle="none", **look)
@@ -259,7 +252,7 @@ def _draw_panel(
             marks = True
     for place, color in at_edge:
         axis.plot(0, place, transform=axis.get_yaxis_transform(), color=color, **style.LOST)
-    fewest = min((len(each.keys() & seeds) for each in defined.values()), default=0)
+    fewest = min((len(value.defined.keys() & seeds) for value in trained), default=0)
     return _Panel(fewest, bars, marks, bool(at_edge))
 
 
