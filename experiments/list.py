@@ -97,7 +97,7 @@ def runs_table(folder: str = "runs") -> str:
 
 
 def listing(kind: str, arguments: list[str]) -> str:
-    """Returns what `fedwin list KIND ...` prints.
+    """Text of `fedwin list KIND ...`.
 
     Raises:
       UserError: there is no such list, or too many arguments.

@@ -38,7 +38,7 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_behaviour_at_scale(found):
+def test_behavior_at_scale(found):
     accuracy = {method: values["model"] for method, values in found.items()}
     assert accuracy["scaffold"] > accuracy["fedavg"] and accuracy["fedhbm"] > accuracy["fedavg"]
     assert found["fedavg"]["wima20"] > accuracy["fedavg"]

@@ -10,7 +10,6 @@ import sys
 import pytest
 from absl import flags
 
-import fedwin
 from experiments import cli, compare, export, readme, sweep
 from experiments.cli import config_flags, subcommand
 from fedwin.callbacks import stopping
@@ -92,16 +91,6 @@ def test_directories_of_runs_differ():
 def installed(line):
     """Whether the packages of a line are installed."""
     return all(importlib.util.find_spec(package) for text, package in EXTRAS.items() if text in line)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", [task for task, line in LINES.items() if line.startswith("fedwin train")])
-def test_a_run_would_start(task):
-    """The run is traced; what needs other runs, files or packages is left to the test below."""
-    line = LINES[task]
-    if "_from=" in line or "=DIR" in line or not installed(line):
-        pytest.skip("needs another run, files or a package")
-    fedwin.check(config_flags.config_from_flags(parsed(line)[2]))
 
 
 @pytest.mark.slow
