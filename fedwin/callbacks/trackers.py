@@ -129,9 +129,9 @@ def trackio(*, project: str = "fedwin", space: str = "") -> Tracker:
     def start(seed: TrackedSeed) -> TrackedRun:
         # trackio ends the open run of the context that it is called in: every seed has its own.
         context, init = contextvars.copy_context(), importlib.import_module("trackio").init
-        arguments = {"space_id": space} if space else {}
-        named = {"name": seed.name, "group": seed.group, "config": dict(seed.config), "resume": "allow"}
-        run = context.run(init, project=project, **named, **arguments)
+        arguments: dict[str, Any] = {"space_id": space} if space else {}
+        arguments |= {"name": seed.name, "group": seed.group, "config": dict(seed.config), "resume": "allow"}
+        run = context.run(lambda: init(project=project, **arguments))
         log = lambda round, metrics: context.run(run.log, dict(metrics), step=round)
 
         def finish(summary: Mapping[str, float]) -> None:
@@ -274,7 +274,7 @@ class Tracking:
 
         self._with_all(finish)
 
-    def _with_all(self, action: Callable[[str], None]) -> None:
+    def _with_all(self, action: Callable[[str], object]) -> None:
         for choice in list(self.trackers):
             try:
                 action(choice)
