@@ -20,6 +20,9 @@ from fedwin.files import SUMS, read_bytes, read_verified, replace_bytes
 from fedwin.runs.directory import read_config
 from fedwin.runs.metrics_log import Line, read_lines
 
+# JSON data of config.json, summary.json and figures.
+Json = dict[str, Any]
+
 SUFFIX = ".tar.xz"
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 
@@ -35,12 +38,12 @@ class Record:
       summary: contents of summary.json; None: the run has not finished.
     """
 
-    about: dict[str, Any]
+    about: Json
     lines: list[Line]
-    summary: dict[str, Any] | None = None
+    summary: Json | None = None
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """Fields of Config."""
         return self.about["config"]
 
@@ -50,7 +53,7 @@ class Record:
         return " ".join([self.config["algorithm"], *self.config.get("wrap", [])])
 
     @property
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> Json:
         """Machine, data and day of a packed run; {} for a directory."""
         return self.about.get("stored", {})
 
@@ -70,7 +73,7 @@ class Record:
         ended = self._ended().items()
         return {seed: each["diverged_at"] for seed, each in ended if each.get("diverged_at") is not None}
 
-    def _ended(self) -> dict[int, dict[str, Any]]:
+    def _ended(self) -> dict[int, Json]:
         return {int(seed): each for seed, each in (self.summary or {"seeds": {}})["seeds"].items()}
 
 

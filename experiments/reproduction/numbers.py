@@ -16,6 +16,7 @@ from ..figures import factors, line, plane, stored
 from ..papers.items import Analysis, Cell, Claim, Item
 from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
 from ..papers.trajectories import Run
+from ..records import Json
 from .results import Results, curves
 from .runs import best_point
 
@@ -408,7 +409,7 @@ SPLIT = "test"
 SHARES = ("error", "test_error", "train_error", "heter_error")
 
 
-def readings(figure: dict[str, Any]) -> Readings:
+def readings(figure: Json) -> Readings:
     """Returns name -> metric -> number; of numbers that belong together the best.
 
     Of a plane 'mean' and 'corner', the mean of its three models and the best of them; of a line 'first', 'second',

@@ -16,6 +16,7 @@ from ..figures import curves as curve_figure
 from ..figures import factors, forgetting, labels, line, models, plane, probing, stored, style, sweeps
 from ..papers.items import Analysis, Cell, Item, Variation, file_stem
 from ..papers.measures import NATS, Curve, MeanLast, MeanLoss
+from ..records import Json
 from .numbers import READINGS, Value, least_trained, readings
 from .results import Results, curves
 from .runs import RunDirectory, best_point
@@ -23,10 +24,10 @@ from .runs import RunDirectory, best_point
 # Most panels in a row; inches of one, and of all in a row.
 ACROSS, PANEL_WIDTH, PAGE_WIDTH = 7, 3.1, 12.4
 # Looks of printed numbers and of ours.
-PRINTED: dict[str, Any] = {
+PRINTED: Json = {
     "linestyle": "none", "marker": "|", "color": "black", "markersize": 9, "markeredgewidth": 1.5
 }  # fmt: skip
-POINT: dict[str, Any] = {"markersize": 4, "linewidth": 1, "clip_on": False}
+POINT: Json = {"markersize": 4, "linewidth": 1, "clip_on": False}
 # Names of data sets in titles; others are named as on the command line.
 DATA = {"fmnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist_writers": "MNIST by writers"}
 # More rows than this are drawn closer together.
@@ -91,7 +92,7 @@ def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
     return (set.intersection(*each) or set.union(*each)) if each else set()
 
 
-def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> dict[str, Any] | None:
+def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> Json | None:
     """Returns a curve as experiments.figures.curves draws it; None if nothing has been trained."""
     if not drawn:
         return None
@@ -100,7 +101,7 @@ def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> dict[str, A
     return {"label": _label(item, cell), "rounds": common, "values": values} if common else None
 
 
-def _limits(cell: Cell, lines: list[dict[str, Any]]) -> list[float | None]:
+def _limits(cell: Cell, lines: list[Json]) -> list[float | None]:
     """Returns the limits of the axis, without the steep first rounds, rounded to 0.05: upper of losses, else lower.
 
     Lines of accuracies that end near chance do not count, unless all do.
@@ -299,7 +300,7 @@ def draw(
 # Figures of trained models
 
 
-def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str) -> dict[str, Any]:
+def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str) -> Json:
     """Returns the data of a figure of the first seed, and the numbers that claims compare of all seeds, as JSON values.
 
     Args:
@@ -318,9 +319,7 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
     return _rounded({**next(iter(figures.values())), **found})
 
 
-def _of_seed(
-    item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str, seed: int
-) -> dict[str, Any]:
+def _of_seed(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str, seed: int) -> Json:
     """Returns the data of a figure of one seed."""
     options = dict(item.options_at(scale))
     titles = {run.name: run.title for run in item.runs}
@@ -353,11 +352,11 @@ def _factors(
     seed: int,
     data_dir: str,
     options: tuple[tuple[str, Any], ...],
-) -> dict[str, Any]:
+) -> Json:
     return factors.compute(dict(paths), rounds=rounds, seed=seed, data_dir=data_dir or None, **dict(options))
 
 
-def _plane(trained: TrainedModel, shown: Sequence[tuple[str, Any]], clients: int = 0, **options: Any) -> dict[str, Any]:
+def _plane(trained: TrainedModel, shown: Sequence[tuple[str, Any]], clients: int = 0, **options: Any) -> Json:
     """Returns the plane through the first three models, or through those that some clients train from the first."""
     if clients:
         ids = probing.cohort(trained, most=clients)
@@ -366,7 +365,7 @@ def _plane(trained: TrainedModel, shown: Sequence[tuple[str, Any]], clients: int
     return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
 
 
-def _labels(item: Analysis, scale: str, data_dir: str) -> dict[str, Any]:
+def _labels(item: Analysis, scale: str, data_dir: str) -> Json:
     """Returns the histograms of the labels of every run's partition."""
     histograms = {}
     titles = {run.name: run.title for run in item.runs}

@@ -20,7 +20,7 @@ from fedwin.runs.schedule import Schedule
 from .. import records
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
-from ..records import Record
+from ..records import Json, Record
 
 # The project's stored results.
 RESULTS = pathlib.Path(__file__).parent.parent / "results"
@@ -84,7 +84,7 @@ def stored(scale: str) -> Results:
     return Results(scale, RESULTS / scale)
 
 
-def covers(config: dict[str, Any], reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
+def covers(config: Json, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
     """Whether a run has all read-outs, and is evaluated at least as often as required."""
     dense = eval_every % config["eval_every"] == 0
     dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
@@ -123,7 +123,7 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
     return True
 
 
-def packable(run: Run, record: Record, stored: dict[str, Any]) -> Record:
+def packable(run: Run, record: Record, stored: Json) -> Record:
     """Returns the record of a run as it is stored: rounded, without training loss, seconds and paths.
 
     Args:
@@ -147,7 +147,7 @@ def _rounded(value: Any) -> Any:
 
 
 @functools.cache
-def provenance(dataset: str, data_dir: str) -> dict[str, Any]:
+def provenance(dataset: str, data_dir: str) -> Json:
     """Returns numbers of examples and checksum of a data set, and the part of it that is loaded ('' for all).
 
     Raises:
@@ -167,7 +167,7 @@ def machine() -> str:
     return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
+def portable(config: Json, parent_key: str) -> Json:
     """Returns the fields that differ from the defaults; a parent's directory is replaced by its run's key."""
     defaults = {field: default_of(definition) for field, definition in Config.__dataclass_fields__.items()}
     # A module has a name everywhere, a file a path on this machine.

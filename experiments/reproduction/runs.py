@@ -17,6 +17,7 @@ from fedwin.runs.metrics_log import read_lines
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Checkpoint, Run
+from ..records import Json
 from .results import Results, covers, curves
 
 # Rounds between checkpoints; a run that is forked has one at the fork, too.
@@ -52,7 +53,7 @@ class Task:
         """A hash of the evaluated metrics and read-outs, for the name of the run's directory."""
         return hash_of([sorted(self.reads), self.eval_every, self.final_evals], size=3)
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Json:
         """Returns the fields of Config that select evaluations and checkpoints."""
         return {
             "observe": sorted(self.reads),
@@ -62,7 +63,7 @@ class Task:
             "keep_rounds": sorted(self.keep_rounds),
         }
 
-    def covered_by(self, config: dict[str, Any]) -> bool:
+    def covered_by(self, config: Json) -> bool:
         """Whether the evaluations of a run with a config include all that is read from this one."""
         return covers(config, self.reads, self.eval_every, self.final_evals)
 
@@ -289,7 +290,7 @@ class RunDirectory:
         return self.task.run.config(**fields, **more)
 
 
-def _config_of(directory: pathlib.Path) -> dict[str, Any]:
+def _config_of(directory: pathlib.Path) -> Json:
     """Returns the recorded fields of Config of a run directory; {} if it has none."""
     try:
         return dict(json.loads((directory / "config.json").read_bytes())["config"])

@@ -16,6 +16,7 @@ from ..papers.items import Cell, Item, file_stem
 from ..papers.measures import NATS, SHARE
 from ..papers.remarks import explanations
 from ..papers.trajectories import Run
+from ..records import Json
 from ..tables.formats import (
     HALF_WIDTH,
     MIN_SEEDS,
@@ -123,7 +124,7 @@ def commands(results: Results, run: Run) -> str:
     executed in one directory; runs that several of them name are trained once. If the strategy of a run is unknown, a
     comment at the end says so.
     """
-    chains: list[list[dict[str, Any]]] = []
+    chains: list[list[Json]] = []
     done: set[int] = set()
     for record in results.records(run):
         groups: dict[tuple[str, ...], list[int]] = {}  # seeds whose ancestors had the same strategies
@@ -145,7 +146,7 @@ def _ancestors_strategies(results: Results, run: Run, seed: int) -> tuple[str, .
     return own, *_ancestors_strategies(results, run.parent.run, seed)
 
 
-def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] = ()) -> Iterator[dict[str, Any]]:
+def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] = ()) -> Iterator[Json]:
     """Yields the fields of the Configs that train a run, its ancestors first; checkpoints of `kept` rounds are kept."""
     checkpoint = run.parent
     if checkpoint is not None:
@@ -173,7 +174,7 @@ def _directory(run: Run, seeds: list[int]) -> str:
     return f"runs/{run.key}-seed{'-'.join(map(str, seeds))}"
 
 
-def _command(fields: dict[str, Any]) -> str:
+def _command(fields: Json) -> str:
     config = Config(**{name: value for name, value in fields.items() if name in Config.__dataclass_fields__})
     return shlex.join(["fedwin", "train", *command_line.flags_of(config)])
 
