@@ -185,13 +185,7 @@ def _smoothness(arguments: Runs, options: Any) -> Answer:
 def _targets(arguments: Runs, options: Any) -> Answer:
     wanted = _numbers("target", options.target, float)
     series = sources.series(arguments, options.readouts, options.labels)
-    costs: dict[str, int | None] = {}
-    for source in series:
-        # A stored result without traffic is compared by rounds alone.
-        if source.run not in costs:
-            known = sources.has_traffic(source.header)
-            costs[source.run] = sources.bytes_per_round(source.header, options.data_dir) if known else None
-    result = targets.compute(series, wanted, [costs[source.run] for source in series], options.metric)
+    result = targets.compute(series, wanted, options.metric)
     print(plain_table(targets.rows(result)))
     return result, f"Until the {options.metric} is first reached"
 
@@ -248,7 +242,7 @@ KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {
     "factors": (_factors, ("labels", "data_dir", "seed", "clients", "rounds", "replicas", "examples")),
     "forgetting": (_forgetting, ("labels", "data_dir", "seed", "clients", "round")),
     "smoothness": (_smoothness, (*_OF_EVALUATIONS, "last")),
-    "targets": (_targets, (*_OF_EVALUATIONS, "target", "data_dir")),
+    "targets": (_targets, (*_OF_EVALUATIONS, "target")),
     "sweeps": (_sweeps, ("readouts", "metric", "last", "parameter")),
     "labels": (_labels, ("labels", "data_dir", "seed", "clients", "dataset", "num_clients")),
     "clients": (_clients, (*_OF_EVALUATIONS, "seed", "round")),

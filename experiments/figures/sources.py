@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fedwin.analysis import traffic
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs import directory as directories
@@ -32,11 +31,6 @@ class Series(NamedTuple):
     readout: str = "model"
     since: int = 0
     header: dict[str, Any] = {}
-
-    @property
-    def run(self) -> str:
-        """Directory of the run, or label of a stored one."""
-        return self.header.get("directory", self.header["label"])
 
 
 def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
@@ -129,22 +123,3 @@ def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> 
     """
     config_of(directory)
     return prepared_run_of(directory, data_dir=data_dir)
-
-
-def has_traffic(header: dict[str, Any]) -> bool:
-    """Whether `bytes_per_round` is available for a run: it is not where the number of clients varies."""
-    config = header.get("config", {})
-    varies = config.get("sampling", "uniform") not in ("uniform", "weighted") or config.get("dropout", 0) > 0
-    return not varies and "directory" in header
-
-
-def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
-    """Returns the bytes that all clients of a round receive and send.
-
-    Raises:
-      UserError: this is a packed run, or the run's data can't be read.
-    """
-    if "directory" not in header:
-        raise UserError(f"{header['label']}: a packed run does not have the traffic of a client per round.")
-    prepared = prepared_run(header["directory"], data_dir)
-    return traffic(prepared.bytes_per_client, 1, prepared.setting.clients_per_round)

@@ -1,5 +1,6 @@
 """Figure and table of the rounds, megabytes and simulated seconds until a method first reaches a target."""
 
+import functools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +14,16 @@ from . import curves, style
 from .sources import Series
 
 KIND = "targets"
-MEGABYTE = 10**6
+# Costs until a round -> (key in a line of metrics, axis label).
+COSTS = {
+    "bytes": ("bytes_up", "sent and received until then (MB)"),
+    "simulated_seconds": ("simulated_seconds", "simulated time until then (s)"),
+}
 
 
 def compute(
     series: Sequence[Series],
     targets: Sequence[float],
-    per_round: Sequence[int | None] = (),
     metric: str = "accuracy",
 ) -> dict[str, Any]:
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
@@ -27,7 +31,6 @@ def compute(
     Args:
       series: the curves.
       targets: values of the metric.
-      per_round: bytes that all clients of a round receive and send, for each curve; None: unknown.
       metric: of the evaluations.
 
     Raises:
@@ -36,18 +39,13 @@ def compute(
     if not series or not targets:
         raise UserError("targets: name a run, and a value to reach, such as --target=0.6.")
     methods = []
-    for number, source in enumerate(series):
+    for source in series:
         rounds, values = curves.curve(source.lines, source.readout, metric)
         reached = [[analysis.rounds_to_target(seed, target, rounds) for seed in values] for target in targets]
-        cost = per_round[number] if per_round else None
-        entry: dict[str, Any] = {
-            "label": source.label,
-            "last": int(rounds[-1]),
-            "bytes_per_round": cost,
-            "rounds": reached,
-        }
-        if all("simulated_seconds" in line for line in source.lines):
-            entry["clock"] = [rounds.tolist(), curves.places(source, rounds, "simulated_seconds")]
+        entry: dict[str, Any] = {"label": source.label, "last": int(rounds[-1]), "rounds": reached}
+        for name, (key, _) in COSTS.items():
+            if all(key in line for line in source.lines):
+                entry[name] = [rounds.tolist(), curves.places(source, rounds, name)]
         methods.append(entry | {"mean": [_mean(seeds) for seeds in reached]})
     first = methods[0]
     for entry in methods:
@@ -67,7 +65,7 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
     A row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock.
     """
-    head, timed = ["run"], _timed(result)
+    head, timed = ["run"], _known(result, "simulated_seconds")
     for target in result["targets"]:
         head += [f"rounds to {style.level(result['metric'], target)}", "speed-up", "MB", *["simulated s"] * timed]
     table = [tuple(head)]
@@ -79,25 +77,23 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
             cells += [
                 missed if mean is None else f"{mean:.1f}".removesuffix(".0"),
                 "-" if speedup is None else f"{speedup:.2f}",
-                "-" if mean is None or not method["bytes_per_round"] else f"{_megabytes(method, mean):.1f}",
+                *(
+                    "-" if mean is None or name not in method else f"{_cost(name, method, mean):.1f}"
+                    for name in ("bytes", *["simulated_seconds"] * timed)
+                ),
             ]
-            if timed:
-                cells.append("-" if mean is None else f"{_seconds(method, mean):.1f}")
         table.append(tuple(cells))
     return table
 
 
-def _megabytes(method: dict[str, Any], rounds: float) -> float:
-    return rounds * method["bytes_per_round"] / MEGABYTE
+def _known(result: dict[str, Any], name: str) -> bool:
+    """Whether all runs have recorded a cost."""
+    return all(name in method for method in result["methods"])
 
 
-def _timed(result: dict[str, Any]) -> bool:
-    """Whether all runs have a simulated clock."""
-    return all("clock" in method for method in result["methods"])
-
-
-def _seconds(method: dict[str, Any], rounds: float) -> float:
-    return float(np.interp(rounds, *method["clock"]))
+def _cost(name: str, method: dict[str, Any], rounds: float) -> float:
+    """Returns megabytes or seconds until a round, interpolated between evaluations."""
+    return float(np.interp(rounds, *method[name]))
 
 
 def _missed(method: dict[str, Any], number: int) -> str:
@@ -115,9 +111,7 @@ def _short(number: float) -> str:
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws bars of rounds and, if all curves have them, of MB and simulated seconds."""
     methods, targets = result["methods"], result["targets"]
-    has_traffic = all(method["bytes_per_round"] for method in methods)
-    further = [("sent and received until then (MB)", _megabytes)] if has_traffic else []
-    further += [("simulated time until then (s)", _seconds)] if _timed(result) else []
+    further = [(label, name) for name, (_, label) in COSTS.items() if _known(result, name)]
     bars = len(methods) * len(targets)
     height = 1.3 + 0.2 * bars + 0.12 * len(methods)
     with style.panels(path, title, 1, 1 + len(further), width=0.95 * style.WIDTH, height=height, sharey=True) as (
@@ -125,8 +119,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         grid,
     ):
         _bars(grid[0, 0], result, "round (first)", lambda method, rounds: rounds)
-        for column, (name, cost) in enumerate(further, 1):
-            _bars(grid[0, column], result, name, cost)
+        for column, (label, name) in enumerate(further, 1):
+            _bars(grid[0, column], result, label, functools.partial(_cost, name))
         grid[0, 0].set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
         grid[0, 0].invert_yaxis()
         if len(targets) > 1:

@@ -26,7 +26,6 @@ for algorithm in methods.values():
     fedwin.run(dataclasses.replace(config, algorithm=algorithm, out_dir=f"runs/to_{algorithm}"), quiet=True)
 
 runs = sources.series([f"runs/to_{algorithm}" for algorithm in methods.values()], labels=list(methods))
-traffic = [sources.bytes_per_round(run.header) for run in runs]
-result = targets.compute(runs, [0.8, 0.9], traffic)
+result = targets.compute(runs, [0.8, 0.9])
 figure = targets.draw(result, None, "Digits, Dirichlet 0.1")
 print(plain_table(targets.rows(result)))
