@@ -3,11 +3,8 @@
 import contextlib
 import io
 import json
-import os
-import pathlib
 import re
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -22,7 +19,6 @@ from fedwin.citations import citation
 from fedwin.errors import UserError
 from tests.misuse.calls import called, own_flags, own_settings
 
-ROOT = pathlib.Path(cli.__file__).parents[2]
 OWN = '''
 from fedwin import ALGORITHMS, core, tree
 
@@ -40,12 +36,6 @@ def halfway(setting, solve, *, share=0.5):
 
     return core.algorithm(client, server)
 '''
-
-
-def fedwin(*arguments, cwd=None):
-    """Runs the command in a separate process."""
-    command = [sys.executable, "-m", "experiments", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 @pytest.fixture
@@ -190,18 +180,15 @@ def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monk
     (tmp_path / "my_methods.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    flags = ["--dataset=digits", "--model=digits_mlp:hidden=8", "--num_rounds=2", "--num_clients=10"]
+    flags += ["--clients_per_round=2", "--algorithm=halfway:share=0.3", "--out_dir=mine", "--strategy=chunked:k=1"]
     try:
         listed = called("list", "algorithms", "--import=my_methods").out
+        done = called("train", "--import=my_methods", *flags)
     finally:
         ALGORITHMS.pop("halfway", None)
         sys.modules.pop("my_methods", None)
     assert "halfway" in listed and "share=0.5" in listed
-    arguments = ["--dataset=digits", "--model=digits_mlp:hidden=8"]
-    arguments += ["--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
-    done = fedwin(
-        "train", "--import=./my_methods.py", "--algorithm=halfway:share=0.3", *arguments, "--out_dir=mine", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert "halfway:share=0.3" in done.stdout and (tmp_path / "mine" / "summary.json").exists()
+    assert done.status == 0 and "halfway:share=0.3" in done.out and (tmp_path / "mine" / "summary.json").exists()
     runs = called("list", "runs", ".").out
     assert "halfway:share=0.3" in runs and "2 of 2" in runs and "finished" in runs
