@@ -38,9 +38,9 @@ def test_a_file_is_loaded_once(tmp_path):
         assert plugins.load([str(path)]) == first
 
 
-def test_a_module_of_the_working_directory_and_its_neighbours(tmp_path, monkeypatch):
-    (tmp_path / "by_name.py").write_text("import neighbour\n" + CODE.format(name="by_name"))
-    (tmp_path / "neighbour.py").write_text("")
+def test_a_module_of_the_working_directory_and_its_neighbors(tmp_path, monkeypatch):
+    (tmp_path / "by_name.py").write_text("import neighbor\n" + CODE.format(name="by_name"))
+    (tmp_path / "neighbor.py").write_text("")
     monkeypatch.chdir(tmp_path)
     by_name = plugins.load(["by_name"])
     assert "by_name" in LOSSES and plugins.load(["by_name.py"])["by_name.py"] == by_name["by_name"]

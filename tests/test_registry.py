@@ -18,15 +18,15 @@ def make():
     registry = Registry("thing", columns={"weight": "{weight} kg"}, weight="?")
 
     @registry.register("ball", paper="reddi2021adaptive", weight="2")
-    def ball(context, *, radius: float = 1.0, colour):
+    def ball(context, *, radius: float = 1.0, color):
         """Ball: a round thing.
 
         Args:
           radius: how far it reaches,
             in metres.
-          colour: what it looks like.
+          color: what it looks like.
         """
-        return context, radius, colour
+        return context, radius, color
 
     return registry
 
@@ -69,9 +69,9 @@ def test_a_choice_written_out_reads_the_same(value):
 
 def test_choices_accept_changed_parameters():
     registry = make()
-    choice = registry.check("ball:colour=red")
+    choice = registry.check("ball:color=red")
     bigger = choice.with_params(radius=2)
-    assert str(choice) == "ball:colour=red" and str(bigger) == "ball:colour=red,radius=2"
+    assert str(choice) == "ball:color=red" and str(bigger) == "ball:color=red,radius=2"
     assert registry.build(bigger, "here") == ("here", 2, "red")
     assert registry.check(bigger) == bigger
     with pytest.raises(UserError, match="radius=far must be a number"):
@@ -79,17 +79,17 @@ def test_choices_accept_changed_parameters():
 
 
 def test_build_passes_context_and_parameters():
-    assert make().build("ball:radius=2,colour=red", "here") == ("here", 2, "red")
+    assert make().build("ball:radius=2,color=red", "here") == ("here", 2, "red")
 
 
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("bal:colour=red", ["unknown thing 'bal'", "'ball'"]),
-        ("ball:radios=2,colour=red", ["no parameter 'radios'", "'radius'"]),
-        ("ball", ["needs colour"]),
-        ("ball:colour", ["not key=value"]),
-        ("ball:colour=red,colour=blue", ["twice"]),
+        ("bal:color=red", ["unknown thing 'bal'", "'ball'"]),
+        ("ball:radios=2,color=red", ["no parameter 'radios'", "'radius'"]),
+        ("ball", ["needs color"]),
+        ("ball:color", ["not key=value"]),
+        ("ball:color=red,color=blue", ["twice"]),
     ],
 )
 def test_errors_name_culprit_and_remedy(text, words):
@@ -119,7 +119,7 @@ def test_an_entry_has_all_registered_facts():
     assert (entry.summary, entry.facts, entry.instances) == ("a round thing", {"weight": "2"}, ("ball",))
     assert [(h.name, h.meaning) for h in entry.hyperparameters] == [
         ("radius", "how far it reaches, in metres."),
-        ("colour", "what it looks like."),
+        ("color", "what it looks like."),
     ]
     assert entry.papers[0].title == "Adaptive Federated Optimization"
 
@@ -144,7 +144,7 @@ def test_tables():
     registry = make()
     registry.register("cup", lambda context, *, full=False: None)
     assert registry.table().splitlines()[2:] == [
-        "| ball | a round thing | radius=1.0, colour=(required) | 2 kg |"
+        "| ball | a round thing | radius=1.0, color=(required) | 2 kg |"
         " [Adaptive Federated Optimization](https://arxiv.org/abs/2003.00295) |",
         "| cup |  | full=false | ? kg | - |",
     ]
@@ -152,7 +152,7 @@ def test_tables():
         "name  weight  what it is",
         "ball  2 kg    a round thing",
         "    radius=1.0                 how far it reaches, in metres.",
-        "    colour=(required)          what it looks like.",
+        "    color=(required)           what it looks like.",
         "    Adaptive Federated Optimization https://arxiv.org/abs/2003.00295",
         "cup   ? kg",
         "    full=false",

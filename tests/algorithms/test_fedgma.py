@@ -53,8 +53,8 @@ def test_fedgmas_default_threshold_goes_with_the_mode(mode, threshold):
 
 @pytest.mark.usefixtures("double")
 def test_fedgma_keeps_only_what_all_agree_on():
-    centres = [[2.0, 2.0], [2.0, -2.0]]
-    p = testing.quadratic([1.0, 1.0], centres, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
+    centers = [[2.0, 2.0], [2.0, -2.0]]
+    p = testing.quadratic([1.0, 1.0], centers, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
     (hard,) = testing.trajectory(p, p.build("fedgma:threshold=1.0,mode=hard"), 1)
     (mean,) = testing.trajectory(p, p.build("fedavg"), 1)
     same(hard.params["x"], [mean.params["x"][0], 0.0])

@@ -38,7 +38,7 @@ def test_fednovas_norm_is_the_sum_of_the_coefficients_of_the_gradients(rho, mu, 
 
 
 @pytest.mark.usefixtures("double")
-def test_client_optimisers_are_counted_by_fednova():
+def test_client_optimizers_are_counted_by_fednova():
     p = golden.problem_b(META, optimizer=optax.sgd(1.0, 0.9), equal=True)
     ours, plain = (testing.trajectory(p, p.build(name), 4)[-1].params for name in ("fednova", "fedavg"))
     same(golden.vector(ours), golden.vector(plain))

@@ -59,13 +59,13 @@ def test_golden_g11_running_statistics(variance):
     """Our layer keeps PyTorch's variance; flax's own layer, in a module given to models.from_flax, the biased one."""
     g = DATA["g11_norm"]
 
-    class Normalised(nn.Module):
+    class Normalized(nn.Module):
         @nn.compact
         def __call__(self, x, train):
             flax_layer = nn.BatchNorm(use_running_average=not train, momentum=0.9)
             return nn.Dense(2)(layers.BatchNorm()(x, train) if variance == "unbiased" else flax_layer(x))
 
-    model = models.from_flax(Normalised(), (1,))
+    model = models.from_flax(Normalized(), (1,))
     batch = {"x": jnp.asarray(g["batch"], jnp.float32)[:, None]}
     (stats,) = model.apply(model.init(jax.random.key(0)), batch, jax.random.key(1), True).stats.values()
     # Both are float32 in every precision.

@@ -53,7 +53,7 @@ def test_one_client_is_a_loop_over_all_epochs_with_one_momentum_and_a_cosine():
 
 
 @pytest.mark.usefixtures("double")
-def test_the_state_of_any_optimiser_is_kept():
+def test_the_state_of_any_optimizer_is_kept():
     p = problem(optimizer=optax.adam(1.0), lr=0.1)
     optimizer = optax.adam(0.1)
     theta, expected = np.array(START), []

@@ -151,7 +151,7 @@ CASES = {
     "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
     "hparams": (bridge(batch_hparams=3), "batch_hparams must be | not int"),
     "rate nan": (bridge(client_lr=float("nan")), "client_lr=nan | finite"),
-    "fedjax optimiser": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
+    "fedjax optimizer": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
     "unknown wrapper": (bridge(wrap=["imma"]), "'imma' | 'ima'"),
     "wrap text": (bridge(wrap="ima"), "wrap='ima' | list"),
     "observers list": (bridge(observers=["ema"]), "observers must be a dict"),

@@ -59,7 +59,7 @@ def test_ima_moves_by_the_change_of_its_window():
 
 def given_aggregates(values, window):
     """The last broadcast of IMA over a method whose aggregate in round t is values[t], independent of the broadcast."""
-    # Curvature 1 at rate 1: one step leads to the centre.
+    # Curvature 1 at rate 1: one step leads to the center.
     cycle = [[i] for i in range(len(values))]
     p = testing.quadratic([1.0] * len(values), values, np.zeros(len(values[0])), steps=1, lr=1.0, schedule=cycle)
     p = p._replace(setting=p.setting._replace(num_rounds=len(values)))

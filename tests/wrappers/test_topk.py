@@ -11,13 +11,13 @@ from fedwin.wrappers import WRAPPERS
 from tests.wrappers.test_wrappers import leaves
 
 CURVATURES = [1.0, 0.5, 2.0, 0.8]
-CENTRES = np.array([[3.0, -1.0, 0.2, 0.7], [0.3, 2.0, -4.0, 0.1], [1.0, 1.5, 2.5, -3.0], [-2.0, 0.4, 0.9, 1.2]])
+CENTERS = np.array([[3.0, -1.0, 0.2, 0.7], [0.3, 2.0, -4.0, 0.1], [1.0, 1.5, 2.5, -3.0], [-2.0, 0.4, 0.9, 1.2]])
 SCHEDULE = [(0, 1), (2, 3), (1, 3), (0, 2), (0, 3)]
 
 
 def problem(sizes=None):
     return testing.quadratic(
-        CURVATURES, CENTRES, np.zeros(4), steps=2, lr=0.3, schedule=SCHEDULE, sizes=sizes or [1, 2, 1, 3]
+        CURVATURES, CENTERS, np.zeros(4), steps=2, lr=0.3, schedule=SCHEDULE, sizes=sizes or [1, 2, 1, 3]
     )
 
 
@@ -33,7 +33,7 @@ def expected(rounds, count, sizes=(1, 2, 1, 3)):
         for i in SCHEDULE[r % len(SCHEDULE)]:
             y = x.copy()
             for _ in range(2):
-                y -= 0.3 * CURVATURES[i] * (y - CENTRES[i])
+                y -= 0.3 * CURVATURES[i] * (y - CENTERS[i])
             pending = residual[i] + y - x
             kept = np.argsort(-np.abs(pending), kind="stable")[:count]
             sent = np.zeros(4)
@@ -57,8 +57,8 @@ def test_models_and_residuals_are_those_of_the_rule(double, count, share):
 
 def test_what_is_sent_and_what_waits_are_all_steps(double):
     """Of constant steps, everything is sent or in the residuals."""
-    p = testing.quadratic([0.0] * 4, CENTRES, np.zeros(4), steps=1, lr=1.0, schedule=SCHEDULE)
-    steps = jnp.asarray(CENTRES)
+    p = testing.quadratic([0.0] * 4, CENTERS, np.zeros(4), steps=1, lr=1.0, schedule=SCHEDULE)
+    steps = jnp.asarray(CENTERS)
 
     def constant(setting, solve):
         return core.algorithm(
@@ -68,7 +68,7 @@ def test_what_is_sent_and_what_waits_are_all_steps(double):
         )
 
     run = testing.trajectory(p, built(p, constant, "topk:share=0.25"), 9)[-1]
-    taken = np.sum([CENTRES[list(SCHEDULE[r % len(SCHEDULE)])].sum(0) for r in range(9)], 0)
+    taken = np.sum([CENTERS[list(SCHEDULE[r % len(SCHEDULE)])].sum(0) for r in range(9)], 0)
     np.testing.assert_allclose(run.state + run.table.residual["x"].sum(0), taken, rtol=1e-12)
     assert np.abs(run.table.residual["x"]).max() > 0.1
 
