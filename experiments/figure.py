@@ -27,7 +27,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import MOST
-from fedwin.runs.load import client_models
+from fedwin.runs.load import client_models, prepared_run
 
 from .cli import picture_format, subcommand, unused
 from .figures import (
@@ -212,7 +212,8 @@ def _labels(arguments: Runs, options: Any) -> Answer:
         unused.refuse(["dataset", "num_clients"], "on runs, which have their own")
     histograms: dict[str, Any] = {}
     for label, directory in _directories(runs, options.labels if not partitions else ()).items():
-        prepared = sources.prepared_run(directory, options.data_dir)
+        sources.config_of(directory)
+        prepared = prepared_run(directory, data_dir=options.data_dir)
         seed = options.seed if options.seed in prepared.federations else prepared.config.seeds[0]
         counts = prepared.federations[seed].info.get("train")
         if counts is None:

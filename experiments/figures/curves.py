@@ -44,7 +44,6 @@ def curve(
     Args:
       lines: of metrics.jsonl.
       readout: whose evaluations.
-      metric: of the evaluations.
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
       stopped: seeds that were stopped early.
 
@@ -127,8 +126,6 @@ def compute(
     """Returns the curves, and the lines and limits that are drawn with them.
 
     Args:
-      series: the curves, as `sources.series` reads them.
-      metric: 'accuracy', 'loss' or another number of the evaluations.
       x: the horizontal axis, one of AXES.
       every: only rounds that are multiples of this.
       target: value that is marked by a horizontal line.

@@ -46,13 +46,10 @@ def compute(
     """Returns the factors after every checkpoint: clients train one round from it, and their models are compared.
 
     Args:
-      runs: label -> directory.
       rounds: of the checkpoints; by default all.
       clients: that train, at least two; by default the cohort of the round after the checkpoint.
-      seed: of the runs.
       replicas: how often every client trains, with different batches; variance needs two.
       count: number of training examples, and of test examples, on which outputs are compared.
-      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a run without checkpoints, fewer than two clients, or no replica.

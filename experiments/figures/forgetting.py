@@ -36,11 +36,8 @@ def compute(
     The data are the clients' held-out examples where the run has them (--val_fraction), else their training examples.
 
     Args:
-      runs: label -> directory.
       round: of the checkpoint; None: the newest.
       clients: that train; by default up to ten of the round after the checkpoint.
-      seed: of the runs.
-      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a run without that checkpoint, fewer than two clients, or one without examples.

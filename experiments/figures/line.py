@@ -35,12 +35,9 @@ def compute(
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
     Args:
-      trained: a model of the run, for its network and data set.
       ends: label -> Variables of the two models.
       s: points of evaluation; None: 41 from -0.5 to 1.5.
       splits: of the examples, 'train' and 'test'.
-      count: number of examples per split, drawn once; 0: all.
-      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
 
     Raises:
       UserError: not two models, or two of different networks.

@@ -71,8 +71,6 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
 
     Args:
       addresses: of the models.
-      seed: of the runs.
-      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a missing run, checkpoint or read-out.
@@ -94,8 +92,6 @@ def named(
 
     Args:
       texts: addresses of the models.
-      seed: of the runs.
-      data_dir: folder of the data set's files; None: as in the run's configuration.
       labels: one per model; empty: labels contain what distinguishes the models.
 
     Raises:

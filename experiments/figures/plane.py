@@ -38,15 +38,12 @@ def compute(
     All points are evaluated in one compiled program and one dispatch.
 
     Args:
-      trained: a model of the run, for its network and data set.
       corners: label -> Variables of the three models that span the plane.
       further: label -> Variables of other models.
       points: of the grid along each axis.
       margin: how far the grid extends beyond the models.
       mean: whether to evaluate the mean of the three models, too.
       split: of the examples, 'test' or 'train'.
-      count: number of examples, drawn once; 0: all.
-      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
 
     Raises:
       UserError: not three models, or models that are collinear or not finite.

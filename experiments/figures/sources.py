@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs import directory as directories
-from fedwin.runs.load import prepared_run as prepared_run_of
-from fedwin.runs.prepare import PreparedRun
 
 from .. import records
 from ..records import Line
@@ -112,14 +110,3 @@ def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
     if not os.path.isfile(os.path.join(directory, "config.json")):
         raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
     return directories.read_config(pathlib.Path(directory)).config
-
-
-def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> PreparedRun:
-    """Returns the prepared run of a directory: data set, partition, network.
-
-    Raises:
-      UserError: there is no run, its data can't be read or is another's, or the user has not named the code that it
-        imports.
-    """
-    config_of(directory)
-    return prepared_run_of(directory, data_dir=data_dir)

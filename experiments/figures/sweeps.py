@@ -60,9 +60,7 @@ def of_runs(
     """Returns the `methods` of `compute` from runs that differ in one parameter.
 
     Args:
-      series: the curves.
       parameter: a field of Config (`clients_per_round`), or the parameter of a choice (`partition.alpha`).
-      metric: of the evaluations.
       last: number of last rounds to average.
 
     Returns:

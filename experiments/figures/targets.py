@@ -29,9 +29,7 @@ def compute(
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
 
     Args:
-      series: the curves.
       targets: values of the metric.
-      metric: of the evaluations.
 
     Raises:
       UserError: no target.
