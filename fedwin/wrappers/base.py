@@ -151,10 +151,16 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
     return algorithm._replace(init=init_wrapped, phases=phases, eval_model=evaluate)
 
 
-def personal_model_of_inner_row(algorithm: Algorithm) -> Callable | None:
-    """Returns Algorithm.client_model for rows whose `inner` is the algorithm's row; None if clients have no models."""
-    client_model = algorithm.client_model
-    return None if client_model is None else lambda model, row: client_model(model, row.inner)
+def personal_model(algorithm: Algorithm, own: Callable | None = None) -> Callable | None:
+    """Returns Algorithm.client_model for rows whose `inner` is the algorithm's row; None if clients have no models.
+
+    Args:
+      own: (Variables, row) -> Variables with the parts that the wrapper keeps in the row; None: it keeps none.
+    """
+    inner = algorithm.client_model
+    if inner is None:
+        return own
+    return lambda model, row: inner(own(model, row) if own else model, row.inner)
 
 
 def single_round_trip(algorithm: Algorithm, name: str) -> Phase:

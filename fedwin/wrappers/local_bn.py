@@ -9,7 +9,7 @@ from fedwin import core, tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.tree import PyTree
-from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
+from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats, personal_model
 
 
 class LocalStatistics(NamedTuple):
@@ -61,12 +61,8 @@ def local_bn(setting: Setting) -> Wrapper:
 
         return phase._replace(client=client)
 
-    def personal_model(client_model):
-        def own_statistics(model, row):
-            model = model._replace(stats=tree.where(row.seen, row.stats, model.stats))
-            return model if client_model is None else client_model(model, row.inner)
-
-        return own_statistics
+    def own_statistics(model, row):
+        return model._replace(stats=tree.where(row.seen, row.stats, model.stats))
 
     def wrap(algorithm):
         if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
@@ -76,7 +72,7 @@ def local_bn(setting: Setting) -> Wrapper:
             client_init=lambda params, id, key: LocalStatistics(
                 algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
             ),
-            client_model=personal_model(algorithm.client_model),
+            client_model=personal_model(algorithm, own_statistics),
         )
 
     return Wrapper("local_bn", wrap)

@@ -12,7 +12,7 @@ from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.observers.wima import classifier_mask, select
 from fedwin.tree import PyTree
-from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
+from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model, single_round_trip
 from fedwin.wrappers.messages import step_of
 
 Part = Literal["classifier", "features", "norm"]
@@ -145,12 +145,8 @@ def local(setting: Setting, *, part: Literal["classifier", "features", "norm"] =
 
     mask_of = lambda params: part_mask(params, part, setting)
 
-    def personal_model(client_model):
-        def own_part(model, row):
-            model = model._replace(params=_own_params(mask_of(model.params), model.params, row))
-            return model if client_model is None else client_model(model, row.inner)
-
-        return own_part
+    def own_part(model, row):
+        return model._replace(params=_own_params(mask_of(model.params), model.params, row))
 
     def wrap(algorithm):
         single_round_trip(algorithm, "local")
@@ -162,7 +158,7 @@ def local(setting: Setting, *, part: Literal["classifier", "features", "norm"] =
         return algorithm._replace(
             phases=tuple(_local_phase(phase, mask_of) if phase.client else phase for phase in algorithm.phases),
             client_init=client_init,
-            client_model=personal_model(algorithm.client_model),
+            client_model=personal_model(algorithm, own_part),
         )
 
     return Wrapper("local", wrap)

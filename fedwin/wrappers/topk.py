@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from fedwin import core, tree
 from fedwin.registry.ranges import PositiveShare
 from fedwin.tree import PyTree
-from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model_of_inner_row, single_round_trip
+from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model, single_round_trip
 from fedwin.wrappers.messages import check_nothing_derived, step_of
 
 
@@ -123,7 +123,7 @@ def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
             client_init=lambda params, id, key: Feedback(
                 algorithm.client_init(params, id, key), tree.zeros_like(params)
             ),
-            client_model=personal_model_of_inner_row(algorithm),
+            client_model=personal_model(algorithm),
         )
 
     return Wrapper("topk") if share == 1 else Wrapper("topk", wrap)
