@@ -10,24 +10,82 @@ available.
 """
 
 import dataclasses
+import math
+import pathlib
+from typing import Any
 
 from absl import flags
 
 import fedwin
-from fedwin import jax_config
-from fedwin.algorithms import ALGORITHMS
+from fedwin import jax_config, multi_process
 from fedwin.runs.config import Config
+from fedwin.runs.metrics_log import read_lines
 
-from . import main_job
-from .cli import config_flags, processes, requirements, subcommand, unused
+from .cli import config_flags, processes, requirements, subcommand
+from .figures import curves
+from .figures.sources import Series
+from .papers.scales import MAIN_JOB
 from .tables import scores
+
+# The main job: fields of all runs, and of each.
+SETTING: dict[str, Any] = MAIN_JOB | {"seeds": ["0", "1", "2"], "eval_every": 5}
+RUNS: dict[str, dict[str, Any]] = {
+    "fedavg": dict(observe=["wima:window=50", "swa:start=0.75,cycle=10"]),
+    "fedavg_ima": dict(wrap=["ima:window=5,start=0.75"]),
+}
+# (run, read-out) -> label, and the fraction of the rounds after which it differs from FedAvg's own curve.
+CURVES = {
+    ("fedavg", "model"): ("FedAvg", 0.0),
+    ("fedavg", "wima50"): ("FedAvg read through WIMA (W = 50)", 0.0),
+    ("fedavg", "swa"): ("FedAvg read through SWA (from 75 %)", 0.75),
+    ("fedavg_ima", "model"): ("FedAvg + IMA (P = 5, from 75 %)", 0.75),
+}
+
+
+def draw_curves(root: pathlib.Path) -> pathlib.Path:
+    """Draws the curves of the runs below `root`; returns the path of the picture.
+
+    The last 100 rounds are all evaluated, for the table. The picture shows every fifth round: a curve that is denser
+    towards its end looks as if training had become unstable.
+    """
+    lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
+    ends = {name: max(line["round"] for line in evaluations) for name, evaluations in lines.items()}
+    series = [
+        Series(label, lines[name], readout, math.ceil(fraction * ends[name]))
+        for (name, readout), (label, fraction) in CURVES.items()
+    ]
+    path = root / "accuracy.png"
+    seeds = "3 seeds; every fifth round"
+    drawn = curves.compute(series, every=SETTING["eval_every"], limits=(0, 1))
+    curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
+    return path
+
+
+def configs(config: Config) -> dict[str, Config]:
+    """Returns run of the main job -> its Config, below `config.out_dir` (runs/digits)."""
+    root = pathlib.Path(config.out_dir or "runs/digits")
+    operational = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
+    values: dict[str, dict[str, Any]] = {
+        name: operational | SETTING | own | {"out_dir": str(root / name)} for name, own in RUNS.items()
+    }
+    return {name: Config(**fields) for name, fields in values.items()}
+
+
+def main_job(config: Config) -> None:
+    """Trains both runs of the main job, prints the table and draws the curves below `config.out_dir` (runs/digits)."""
+    root = pathlib.Path(config.out_dir or "runs/digits")
+    print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
+    summaries = {name: fedwin.run(run) for name, run in configs(config).items()}
+    if not multi_process.is_first():
+        return
+    path = draw_curves(root)
+    print("\n" + scores.summary_table(summaries))
+    print(f"curves: {path}")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
     groups = config_flags.define(flag_values) | processes.define(flag_values)
-    text = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
-    flags.DEFINE_bool("list_algorithms", False, text, flag_values=flag_values)
     requirements.define(groups, flag_values)
     return groups
 
@@ -41,18 +99,13 @@ def decides_run() -> bool:
 def main(argv: list[str]) -> None:
     """Trains the run of the flags, or the main job."""
     jax_config.use_every_core()
-    if flags.FLAGS.list_algorithms:
-        fields = (name for name in config_flags.fields() if name != "import")
-        unused.refuse([*fields, "dry_run"], "with --list_algorithms")
-        print(ALGORITHMS.table("plain"))
-        return
     config = config_flags.config_from_flags()
     if requirements.requested():
-        for run in [config] if decides_run() else main_job.configs(config).values():
+        for run in [config] if decides_run() else configs(config).values():
             requirements.show(run)
         return
     if not decides_run():
-        main_job.main(config)
+        main_job(config)
         return
     summary = fedwin.run(config)
     print(scores.summary_table({config.algorithm: summary}))

@@ -89,8 +89,6 @@ UNUSED = [
     ("compare --methods=fedavg --algorithm=fedavg", "--algorithm | --methods=NAME"),
     ("sweep --grid=client_lr=0.1 --client_lr=0.2", "--client_lr | axis of the grid"),
     ("sweep --grid=algorithm=fedavg --algorithm=scaffold", "--algorithm | axis of the grid"),
-    ("train --list_algorithms --num_rounds=3", "--num_rounds | --list_algorithms"),
-    ("train --list_algorithms --dry_run", "--dry_run | --list_algorithms"),
     ("partition --plot=none --out=x.png", "--out | --plot=none"),
     ("partition --plot=none --shown=3", "--shown | --plot=none"),
     *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
@@ -114,7 +112,7 @@ UNUSED = [
     ("bench --cases=digits --cohort=lenet5=2x2x32", "lenet5 is not measured"),
 ]
 # Subcommands that use all of their flags in every call, or have none; those of `reproduce` have separate tests.
-ALL_USED = {"list", "curves", "citation", "export", "check", "docs", "readme", "reproduce"}
+ALL_USED = {"train", "list", "curves", "citation", "export", "check", "docs", "readme", "reproduce"}
 
 
 def test_every_subcommand_has_its_unused_flags_tested():
