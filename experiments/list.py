@@ -30,8 +30,8 @@ from fedwin.runs.metrics_log import read_lines
 from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import WRAPPERS
 
-from . import presets
 from .cli import subcommand
+from .papers import presets
 from .records import run_directories
 from .tables.formats import plain_table
 

@@ -72,7 +72,7 @@ def _with_presets(arguments: Sequence[str]) -> Sequence[str]:
     """Returns the command line with presets replaced by their flags; those of the papers are loaded only if needed."""
     if not any(argument.lstrip("-").partition("=")[0] == "flagfile" for argument in arguments):
         return arguments
-    return importlib.import_module("..presets", __package__).resolve(arguments)
+    return importlib.import_module("..papers.presets", __package__).resolve(arguments)
 
 
 def _mute_output() -> None:

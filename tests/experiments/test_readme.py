@@ -10,7 +10,8 @@ import sys
 import pytest
 
 import fedwin
-from experiments import presets, readme
+from experiments import readme
+from experiments.papers import presets
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from .cli.command_line import flags_of
-from .cli.flag_errors import check_file
-from .papers.catalogue import item
-from .papers.cell_flags import cell_of, config_of, table_of
-from .papers.items import Cell, Item
+from ..cli.command_line import flags_of
+from ..cli.flag_errors import check_file
+from .catalogue import item
+from .cell_flags import cell_of, config_of, table_of
+from .items import Cell, Item
 
-FOLDER = pathlib.Path(__file__).parent / "flags"
+FOLDER = pathlib.Path(__file__).parents[1] / "flags"
 WIDTH = 118
 
 

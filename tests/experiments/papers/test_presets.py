@@ -6,8 +6,9 @@ import shlex
 import pytest
 from absl import flags
 
-from experiments import presets, train
+from experiments import train
 from experiments.cli import config_flags
+from experiments.papers import presets
 from experiments.papers.catalogue import item
 from experiments.papers.cell_flags import cell_of, config_of, flag_text
 from fedwin import data
