@@ -4,11 +4,9 @@ import contextlib
 import io
 import pathlib
 import shlex
-import sys
 import warnings
 from typing import NamedTuple
 
-import jax
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
@@ -43,16 +41,13 @@ def own_flags():
 @contextlib.contextmanager
 def own_settings():
     """Restores what a subcommand sets in its process."""
-    show, verbosity, excepthook = warnings.showwarning, logging.get_verbosity(), sys.excepthook
-    wide, precision = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    show, verbosity = warnings.showwarning, logging.get_verbosity()
     with warnings.catch_warnings():
         try:
             yield
         finally:
-            warnings.showwarning, sys.excepthook = show, excepthook
+            warnings.showwarning = show
             logging.set_verbosity(verbosity)
-            jax.config.update("jax_enable_x64", wide)
-            jax.config.update("jax_default_matmul_precision", precision)
 
 
 def called(*arguments: str) -> Ended:
@@ -82,25 +77,23 @@ def no_run_begins(monkeypatch) -> None:
         monkeypatch.setattr(place, name, begun)
 
 
-def refused(folder: pathlib.Path, said: str, *arguments: str, lines: int = 1) -> str:
-    """Checks that a command line is rejected: status 2, so many lines, nothing written; returns the line.
+def refused(folder: pathlib.Path, said: str, *arguments: str) -> str:
+    """Checks that a command line is rejected: status 2, one line, nothing written; returns the line.
 
     Args:
       folder: the working directory, in which nothing may appear.
       said: what the line must contain, parts separated by ' | '.
       *arguments: of the command line after `fedwin`.
-      lines: the most lines on stderr.
     """
     before = tree_of(folder)
     ended = called(*arguments)
     told = "\n".join(ended.lines)
     assert ended.status == 2, f"status {ended.status}: {told}"
-    assert 1 <= len(ended.lines) <= lines, told
-    assert ended.lines[-1].startswith("error: "), told
+    assert len(ended.lines) == 1 and told.startswith("error: "), told
     for part in said.split(" | "):
-        assert part in ended.lines[-1], f"{part!r} not in {told!r}"
+        assert part in told, f"{part!r} not in {told!r}"
     assert tree_of(folder) == before, tree_of(folder) - before
-    return ended.lines[-1]
+    return told
 
 
 def arguments_of(line: str) -> list[str]:
