@@ -86,7 +86,6 @@ def load_for(directory, recorded: Sequence[str], imports: Sequence[str] = ()) ->
     A directory is data: nothing is imported because config.json names it.
 
     Args:
-      directory: the run's directory, for the message.
       recorded: the imports in its config.json.
       imports: what the user names; imports that are loaded already need no repetition.
 

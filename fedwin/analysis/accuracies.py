@@ -69,9 +69,6 @@ def mean_last(accuracy, last: int) -> float:
       accuracy: one number per evaluation [n], or one per domain [n, domains], averaged over domains first.
       last: number of evaluations, in 1..n.
 
-    Returns:
-      The mean.
-
     Raises:
       UserError: when `last` is not an integer in 1..n.
 
@@ -129,11 +126,6 @@ def traffic(per_client, rounds: int, clients_per_round: int) -> int:
     Args:
       per_client: (down, up) of one client and round, such as engine.communication counts in bytes, including extra
         data besides models (FedFA's anchors).
-      rounds: number of rounds.
-      clients_per_round: clients of each round.
-
-    Returns:
-      The total, in the unit of `per_client`.
 
     Raises:
       UserError: when there are fewer than 0 rounds or 1 client.

@@ -19,12 +19,8 @@ def recomputed(model, variables: Variables, batches) -> Variables:
     training step changes running' = m running + (1 - m) batch for any m; m is obtained as its derivative.
 
     Args:
-      model: a models.Model.
       variables: its parameters, and statistics whose shapes alone matter.
       batches: normalized batches as model.apply takes them, with 'mask' [B] (0 = padding) if they have one.
-
-    Returns:
-      The Variables with new statistics.
 
     Raises:
       UserError: when no batch has an example, or statistics are not floats (haiku's counters).

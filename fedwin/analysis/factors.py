@@ -51,9 +51,6 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
       owner: the client that holds the example, integers [N].
       weights: p up to a factor, by default the clients' numbers of examples [K].
 
-    Returns:
-      Factors.
-
     Raises:
       UserError: when shapes do not match, a client has no example, there are fewer than two clients, or a weight is
         below 0.

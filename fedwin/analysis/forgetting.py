@@ -68,9 +68,6 @@ def mean_forgetting(matrix) -> float:
     Args:
       matrix: result of `forgetting` [K, K].
 
-    Returns:
-      The mean.
-
     Raises:
       UserError: unless the matrix is square with K >= 2.
 

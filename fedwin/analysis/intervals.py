@@ -19,8 +19,6 @@ class Interval(NamedTuple):
     Attributes:
       mean: over the seeds that count; None without any.
       half_width: of the confidence interval; None with fewer than two seeds.
-      seeds: number of seeds that count.
-      of_seeds: number of all seeds.
     """
 
     mean: float | None
@@ -44,9 +42,6 @@ def mean_interval(values: Mapping[Any, float | None], confidence: float = CONFID
     Args:
       values: seed -> number; None, NaN or an infinity marks a diverged seed, which is left out.
       confidence: coverage of the interval, in (0, 1).
-
-    Returns:
-      Interval.
 
     Raises:
       UserError: when confidence is not between 0 and 1.
@@ -82,9 +77,6 @@ def paired_interval(
       first: the baseline, likewise; a seed that diverged in either is left out.
       confidence: coverage of the interval, in (0, 1).
 
-    Returns:
-      Interval.
-
     Raises:
       UserError: when confidence is not between 0 and 1.
 
@@ -101,9 +93,6 @@ def interquartile_mean(values) -> float:
 
     Args:
       values: numbers of any shape, of all tasks and seeds together.
-
-    Returns:
-      The interquartile mean.
 
     Source: Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, 2021,
       https://arxiv.org/abs/2108.13264

@@ -52,11 +52,6 @@ def plane(first, second, third) -> Plane:
 
     Args:
       first: w_1, Variables (the axes are those of their params) or a tree.
-      second: w_2, of the same network.
-      third: w_3, of the same network.
-
-    Returns:
-      Plane.
 
     Raises:
       UserError: when the models are of different networks, not finite, or on one line.
@@ -97,12 +92,8 @@ def point(plane: Plane, a: float, b: float):
         w_1 + a u + b v = c_1 w_1 + c_2 w_2 + c_3 w_3,   c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3
 
     Args:
-      plane: result of `analysis.plane`.
       a: coordinate along u.
       b: coordinate along v.
-
-    Returns:
-      A model like the three.
 
     Example:
       >>> import numpy as np
@@ -119,13 +110,6 @@ def place(plane: Plane, model) -> Place:
     """Projects a model onto a plane.
 
         a = <w - w_1, u>,   b = <w - w_1, v>,   residual = ||w - w_1 - a u - b v||
-
-    Args:
-      plane: result of `analysis.plane`.
-      model: of the same network.
-
-    Returns:
-      Place.
 
     Raises:
       UserError: when the model is of another network.
@@ -145,9 +129,6 @@ def place(plane: Plane, model) -> Place:
 def corners(plane: Plane) -> np.ndarray:
     """Returns the coordinates of the three models; the mean of the models is at the mean of their coordinates.
 
-    Args:
-      plane: result of `analysis.plane`.
-
     Returns:
       (a, b) of each model, [3, 2].
     """
@@ -158,7 +139,6 @@ def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarra
     """Returns axes that contain the three models, wider by margin ||w_2 - w_1|| and margin b3 on each side.
 
     Args:
-      plane: result of `analysis.plane`.
       margin: relative margin, >= 0.
       points: length of either axis, >= 2.
 
@@ -180,8 +160,6 @@ def landscape(plane: Plane, evaluate, a, b):
     """Evaluates the models of a grid on a plane.
 
     Args:
-      plane: result of `analysis.plane`.
-      evaluate: model -> tree of numbers.
       a: coordinates along u [n].
       b: coordinates along v [m].
 
@@ -203,8 +181,6 @@ def line(first, second, evaluate, s=None):
 
     Args:
       first: w_1, Variables or a tree.
-      second: w_2, of the same network.
-      evaluate: model -> tree of numbers.
       s: positions, by default 41 points from -0.5 to 1.5 [n].
 
     Returns:

@@ -14,12 +14,8 @@ def array(name: str, values, *dimensions: int) -> np.ndarray:
     """Returns `values` as a float64 array.
 
     Args:
-      name: of the values, for error messages.
       values: an array or nested lists.
       dimensions: allowed numbers of axes; none for any number.
-
-    Returns:
-      The array.
 
     Raises:
       UserError: unless `values` are numbers, at least one, with an allowed number of axes.
@@ -85,9 +81,6 @@ def mix(coefficients, models):
     Args:
       coefficients: c [n].
       models: n trees of one structure.
-
-    Returns:
-      A model like the first one.
 
     Raises:
       UserError: when there is not one coefficient per model, or models differ in structure.

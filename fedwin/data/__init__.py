@@ -53,9 +53,6 @@ def load(name: str, data_dir=None) -> Dataset:
       name: name of the data set, possibly with parameters: `cifar10`, `cifar100:label=coarse`.
       data_dir: folder of its files, or a parent of it; data sets that come with a package need none.
 
-    Returns:
-      The Dataset.
-
     Raises:
       UserError: unknown name or parameter, missing, damaged or inconsistent files.
 
@@ -104,16 +101,12 @@ def make_partition(
     """Splits the training examples over clients; the same arguments give the same partition in every process.
 
     Args:
-      dataset: the data set.
       partition: name of the partitioner, possibly with parameters: `shards:per_client=2`. None stands for the data
         set's own clients, or `iid` if it has none.
       num_clients: number of clients K. None stands for all clients of a data set or file with its own clients
         (`natural`, `csv`), and for 100 otherwise.
       seed: the partition seed, >= 0.
       allow_empty: whether clients without examples are allowed.
-
-    Returns:
-      The Partition.
 
     Raises:
       UserError: unknown name or parameter, impossible numbers, or a client without examples.

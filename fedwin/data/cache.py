@@ -135,14 +135,8 @@ def write_to(
     """Writes the cache of a data set to a path, replacing an existing file or folder.
 
     Args:
-      final: path of the cache.
-      dataset: the data set.
-      text: the choice, as given to `load`.
       progress: called with the number of rows after each chunk.
       data_dir: folder of the original files, recorded in the cache.
-
-    Returns:
-      `final`.
 
     Raises:
       UserError: the path can't be written, or is the cache of another choice.

@@ -15,12 +15,6 @@ def check(dataset: Dataset) -> Dataset:
     that networks accept, floating-point features are finite, train and test have the same shapes, and each of the data
     set's own clients has examples.
 
-    Args:
-      dataset: the data set.
-
-    Returns:
-      The data set itself.
-
     Raises:
       UserError: naming the feature and the record that is wrong.
 

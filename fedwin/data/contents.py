@@ -62,9 +62,6 @@ def checksum(dataset: Dataset) -> str:
     The original files, and a cache that was packed from them, have the same checksum. Features larger than 2 GiB are
     hashed by 4,096 of their rows.
 
-    Args:
-      dataset: the data set.
-
     Returns:
       32 hexadecimal digits.
 

@@ -108,7 +108,6 @@ class Dataset:
     """Training and test examples in host memory or memory-mapped files, with the metadata needed to train on them.
 
     Attributes:
-      name: the name it is registered under.
       train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
         int32 label, [N] or, for sequences, [N, T]; data sets with domains have 'domain', int32 [N]. Large data sets
         have memory maps or `example_source.Images`, which decode images on access.
@@ -117,7 +116,6 @@ class Dataset:
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
       mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x as it is.
       std: per-channel standard deviation of x, likewise.
-      natural: the data set's own clients, or None.
       class_names: names of the classes in figures; may be empty.
       domain_names: names of the domains in figures; may be empty.
       verified: whether the checksums of the original files, or of the cache, have been confirmed.
@@ -146,8 +144,6 @@ class FullSize(NamedTuple):
     """Size of a complete data set, as published; None for numbers that are not known.
 
     Attributes:
-      train: number of training examples.
-      test: number of test examples.
       clients: number of the data set's own clients that hold training examples.
     """
 
@@ -209,7 +205,6 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
 
     Args:
-      partition: the clients' examples.
       fraction: share of validation examples, in [0, 1).
       seed: seed of the random choice, >= 0.
 

@@ -37,14 +37,9 @@ def fetch(
     """Downloads a file to a folder unless it is there, resuming an earlier partial download.
 
     Args:
-      url: URL of the file.
-      folder: destination.
       kind: kind of the checksum, 'md5' or 'sha256'.
       checksum: its hexadecimal value, or None.
       progress: called with the number of bytes received and the total, 0 if unknown.
-
-    Returns:
-      The path of the complete file.
 
     Raises:
       UserError: no network, a server error, a full disk, or a wrong checksum (the partial file is then removed).

@@ -25,25 +25,14 @@ PIECE_BYTES = 64 << 20
 
 
 class Member(NamedTuple):
-    """An encoded image that was read from an archive.
-
-    Attributes:
-      where: the archive and the name of the image in it, for error messages.
-      content: the encoded bytes.
-    """
+    """An encoded image that was read from an archive."""
 
     where: str
     content: bytes
 
 
 class Span(NamedTuple):
-    """A range of bytes in a file, such as a member of an uncompressed tar archive.
-
-    Attributes:
-      path: the file.
-      offset: position of its first byte.
-      size: number of bytes.
-    """
+    """A range of bytes in a file, such as a member of an uncompressed tar archive."""
 
     path: str
     offset: int
@@ -161,7 +150,6 @@ class Images:
     """Images decoded on access; behaves like a read-only uint8 array [N, size, size, channels].
 
     Args:
-      items: the encoded images.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to before cropping; `size` by default.
       channels: 3 or 1.
@@ -216,7 +204,6 @@ def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     """Decodes an image, scales its short side and crops its center.
 
     Args:
-      item: the image.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to.
       channels: 3 or 1.

@@ -142,8 +142,6 @@ class Federation:
     """A data set and its partition into clients: what the engine trains on and evaluates with.
 
     Attributes:
-      dataset: the data set.
-      partition: the clients' training examples.
       validation: the clients' validation examples, or None.
       info: tree of [K, ...] that algorithms read as Client.info: 'train' and 'validation', label counts [K, C], for
         classification with K C <= MAX_CELLS; 'domain' [K] if the partition has domains.
@@ -208,9 +206,6 @@ class Federation:
 def buckets_below(largest: int) -> tuple[int, ...]:
     """Returns the sizes that cohorts are padded to: `largest`, its half and its quarter, rounded up.
 
-    Args:
-      largest: number of examples of the largest client.
-
     Example:
       >>> buckets_below(50)
       (13, 25, 50)
@@ -222,12 +217,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
     """Checks a partition of a data set and combines both into a Federation.
 
     Args:
-      dataset: the data set.
-      partition: the clients' training examples.
       validation: the clients' validation examples, or None.
-
-    Returns:
-      The Federation.
 
     Raises:
       UserError: a client without examples, an example that does not exist, a label out of range, or a damaged cache.

@@ -140,7 +140,6 @@ class PartialSetting:
     Attributes:
       owner: the algorithm or wrapper that reads it, for the message.
       numbers: name -> number, or None if it was not given.
-      init_fn: key -> params.
       model: models.Model, or None if no sample batch was given.
     """
 
@@ -226,8 +225,6 @@ def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer
 
     Args:
       model: its train_loss is minimized.
-      batch_hparams: fedjax.ShuffleRepeatBatchHParams.
-      client_lr: learning rate.
       client_optimizer: optax transformation at unit learning rate; None for SGD.
 
     Raises:
@@ -243,11 +240,7 @@ def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer
 
 
 def solver_loss(model: fedjax.Model):
-    """Returns the mean of model.train_loss over a batch, as in fedjax.model_grad, as a loss of local.Solver.
-
-    Args:
-      model: a fedjax.Model.
-    """
+    """Returns the mean of model.train_loss over a batch, as in fedjax.model_grad, as a loss of local.Solver."""
     # Below fedjax's own jit, so that convolutions can be lowered.
     forward = lower_convolutions(inspect.unwrap(model.apply_for_train))
     train_loss = inspect.unwrap(model.train_loss)
@@ -263,9 +256,6 @@ def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:
 
     >>> batch_options(fedjax.ShuffleRepeatBatchHParams(batch_size=20, num_epochs=3))
     {'batch_size': 20, 'batching': 'repeat', 'shuffle': True, 'epochs': 3}
-
-    Args:
-      hparams: FedJAX's batch hyper-parameters.
 
     Raises:
       UserError: for another type, for both or neither of num_epochs and num_steps, or for drop_remainder or seed,

@@ -15,7 +15,6 @@ class Member(NamedTuple):
     """A client of a cohort.
 
     Attributes:
-      name: FedJAX's client id.
       examples: feature -> [N_i, ...], preprocessed.
       rng: the key that FedJAX gives the client for this round.
     """
@@ -37,13 +36,7 @@ class Member(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """Padded sizes of a cohort, which are static in the compiled round.
-
-    Attributes:
-      clients: number of clients.
-      largest: examples of the largest client.
-      total: examples of all clients together.
-    """
+    """Padded sizes of a cohort, which are static in the compiled round."""
 
     clients: int
     largest: int
@@ -87,7 +80,6 @@ def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_
     """Returns the examples of a cohort as one flat Store.
 
     Args:
-      cohort: its clients.
       padding: sizes of the store.
       num_classes: width of the label counts, or None to leave them out.
       total_examples: examples of all clients there are; None takes those of the cohort.

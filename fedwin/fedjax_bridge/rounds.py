@@ -32,7 +32,6 @@ class ServerState(NamedTuple):
     """The state between two rounds; earlier states stay valid.
 
     Attributes:
-      params: the parameters to evaluate.
       run: the engine's RunState without its client table; `run.params` are trained on, `run.observers` are what
         engine.read_out reads.
       rows: client id -> row of every client seen so far, each in its own buffers.
@@ -86,9 +85,6 @@ class Rounds:
     """Rounds of an algorithm on FedJAX's cohorts; an instance is the `apply` of a fedjax.FederatedAlgorithm.
 
     Args:
-      algorithm: any algorithm.
-      observers: name -> Observer.
-      strategy: how a cohort is mapped.
       capacity: chooses the padding of cohorts.
       num_classes: width of the label counts, or None.
       total_examples: examples of all clients together, or None.

@@ -28,7 +28,6 @@ def rotate(x, base: float = ROTARY_BASE):
 
     Args:
       x: [B, T, heads, H], H even.
-      base: base of the frequencies.
 
     Returns:
       An array of the shape and dtype of x.
@@ -52,7 +51,6 @@ class SelfAttention(nn.Module):
       causal: whether a position sees only itself and those before it.
       rotary: whether queries and keys are rotated by their positions.
       depth: number of blocks of the network, for the initialization.
-      dtype: compute type.
     """
 
     heads: int
@@ -83,7 +81,6 @@ class Block(nn.Module):
       causal: whether a position sees only itself and those before it.
       rotary: whether queries and keys are rotated by their positions.
       depth: number of blocks of the network, for the initialization.
-      dtype: compute type.
     """
 
     heads: int
@@ -110,11 +107,9 @@ def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = Fal
 
     Args:
       x: [B, T, width].
-      layers: number of blocks.
       heads: number of heads, a divisor of the width.
       causal: whether a position sees only itself and those before it.
       rotary: whether queries and keys are rotated by their positions.
-      dtype: compute type.
 
     Returns:
       An array of the shape of x.
@@ -125,12 +120,6 @@ def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = Fal
 
 
 def check_heads(network: str, width: int, heads: int) -> None:
-    """Raises UserError unless the number of heads divides the width.
-
-    Args:
-      network: name of the network, for the message.
-      width: width of the model.
-      heads: number of heads.
-    """
+    """Raises UserError unless the number of heads divides the width."""
     if width % heads:
         raise UserError(f"{network}: heads={heads} must divide the width, {width}.")

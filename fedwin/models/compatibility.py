@@ -29,9 +29,6 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
       input_dtype: dtype of the stored examples; uint8 images reach the network as float32.
       label_shape: shape of one label, () or (T,) for sequences.
 
-    Returns:
-      The model.
-
     Raises:
       UserError: when it is not a Model, does not take such examples, does not return an Output with logits [B, C] (or
         [B, T, C] for sequences), has fewer outputs than classes, or returns statistics of another structure.

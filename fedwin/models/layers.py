@@ -19,11 +19,7 @@ torch_kernel = initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 
 
 def torch_bias(fan_in: int):
-    """Returns PyTorch's default initializer of biases, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
-
-    Args:
-      fan_in: inputs of one output.
-    """
+    """Returns PyTorch's default initializer of biases, U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
     bound = fan_in**-0.5
     return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
@@ -32,9 +28,7 @@ def haiku_kernel(key, shape, dtype=jnp.float32):
     """Haiku's default initializer of Linear and Conv: normal truncated at 2 sigma, sigma = 1/sqrt(fan_in).
 
     Args:
-      key: PRNG key.
       shape: [..., inputs, outputs]; fan_in is the product of all axes but the last.
-      dtype: dtype of the result.
     """
     fan_in = max(1, math.prod(shape[:-1]))
     return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
@@ -45,11 +39,6 @@ def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_in
 
     Args:
       x: [B, H, W, C].
-      features: output channels.
-      kernel_size: sizes of the window.
-      strides: of the window.
-      padding: as for flax.linen.Conv.
-      kernel_init: initializer of the kernel.
       options: further arguments of flax.linen.Conv, such as `name` and `dtype`.
 
     Returns:
@@ -67,8 +56,6 @@ def torch_dense(x, features, *, kernel_init=torch_kernel, **options):
 
     Args:
       x: [..., C].
-      features: outputs.
-      kernel_init: initializer of the kernel.
       options: further arguments of flax.linen.Dense, such as `name` and `dtype`.
 
     Returns:
@@ -88,10 +75,8 @@ def dropout(x, rate: float, key, train: bool):
     A rate that is a multiple of 1/256 needs only 8 random bits per element, a quarter of the generator's work.
 
     Args:
-      x: an array.
       rate: probability of zero.
       key: PRNG key; unused in evaluation.
-      train: whether to drop elements.
     """
     if not train or rate == 0:
         return x
@@ -114,7 +99,6 @@ class GroupNorm(nn.Module):
     Attributes:
       groups: number of groups, a divisor of C.
       epsilon: added to the variance, PyTorch's 1e-5 (flax: 1e-6).
-      dtype: dtype of the result.
     """
 
     groups: int = 2
@@ -157,7 +141,6 @@ class BatchNorm(nn.Module):
     Attributes:
       momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9).
       epsilon: added to the variance.
-      dtype: dtype of the result.
     """
 
     momentum: float = 0.1
@@ -206,8 +189,6 @@ class Norm(nn.Module):
 
     Attributes:
       kind: 'gn' or 'bn'.
-      groups: groups of GroupNorm.
-      dtype: dtype of the result.
     """
 
     kind: str

@@ -65,7 +65,6 @@ class LowRank:
     """Model.apply of an adapted network.
 
     Attributes:
-      model: the network.
       frozen: path -> matrix or other leaf that is not trained, as arrays of NumPy.
       scale: alpha / rank.
     """
@@ -127,9 +126,6 @@ def lora(
       part: the adapted layers: 'features' (all dense and recurrent layers but the classifier), 'all', 'classifier', or
         names of layers or of the modules around them, joined by '-', such as query-value or block1.
       full: 'classifier': the classifier is trained itself, with its bias; 'none'.
-
-    Returns:
-      The Model of the adapted network.
 
     Raises:
       UserError: when the part has no dense layers, the network no classifier, or a frozen leaf no values.

@@ -37,13 +37,10 @@ class Model(NamedTuple):
     >>> model = Model(init, apply, None, (), "mine", 10)
 
     Attributes:
-      init: key -> Variables.
       apply: (Variables, batch, key, train) -> Output; batch['x'] is the normalized input, batch['mask'] is 0 for padded
         rows, and key drives dropout.
       classifier: (params, features) -> logits, the last layer alone; None if the network cannot be split.
       classifier_path: keys of the classifier's subtree in params, e.g. ('classifier',); () if it is unknown.
-      name: name for messages.
-      num_classes: number of outputs.
     """
 
     init: Callable[[jax.Array], Variables]

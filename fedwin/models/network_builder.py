@@ -38,10 +38,8 @@ def network(name: str, takes: Examples = "any", *, label: str = "", **registered
     The module has an attribute `dtype`, layers of this package, and a last layer named `classifier`.
 
     Args:
-      name: its name in MODELS.
       takes: 'images' [H, W, C], 'tokens' [T], or 'any' examples.
       label: name of the model, in which '{variant}' stands for an option; '' for `name`.
-      registered: further arguments of `MODELS.register`.
 
     Returns:
       A decorator; the builder that it returns raises UserError for examples of another kind or too small for the
@@ -74,10 +72,7 @@ def check_examples(name: str, takes: Examples, input_shape: tuple[int, ...], num
     """Raises UserError unless a network takes the examples.
 
     Args:
-      name: name of the network, for the message.
       takes: 'images', 'tokens' or 'any'.
-      input_shape: shape of one example.
-      num_classes: number of outputs.
     """
     if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
         raise UserError(f"{name}: num_classes={num_classes} must be an integer >= 1.")
@@ -92,10 +87,7 @@ def build_network(
     """Returns the Model of a flax module whose layers are those of this package and whose last one is `classifier`.
 
     Args:
-      name: name of the model.
       module: the flax module, with its compute type in module.dtype.
-      input_shape: shape of one example.
-      num_classes: number of outputs.
       input_dtype: dtype of examples, int32 for tokens.
 
     Raises:
@@ -118,8 +110,6 @@ def widths_of(network: str, option: str, values: str | int) -> tuple[int, ...]:
     (16, 32)
 
     Args:
-      network: name of the network, for the message.
-      option: name of the option.
       values: its value; an integer for a single width.
 
     Raises:
@@ -132,13 +122,7 @@ def widths_of(network: str, option: str, values: str | int) -> tuple[int, ...]:
 
 
 def check_groups(network: str, groups: int, *widths: int) -> None:
-    """Raises UserError unless a number of groups of GroupNorm divides the widths of all layers.
-
-    Args:
-      network: name of the network, for the message.
-      groups: number of groups.
-      widths: channels of the normalized layers.
-    """
+    """Raises UserError unless a number of groups of GroupNorm divides the widths of all layers."""
     common = math.gcd(*widths)
     if common % groups:
         raise UserError(

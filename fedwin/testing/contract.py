@@ -33,7 +33,6 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
       degenerate: hyper-parameters with which the method is FedAvg, or None.
       strategies: mappings of cohorts to compare with a plain loop; by default vmapped, and sharded over all devices.
-      rounds: number of rounds.
 
     Raises:
       UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
@@ -75,8 +74,6 @@ def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
     """Traces one round and runs a few rounds client by client, so that errors name the user's functions.
 
     Args:
-      builder: as in check_algorithm.
-      p: the problem to run on.
       rounds: the run's number of rounds; the rounds of the problem's schedule are run once.
 
     Raises:
@@ -96,15 +93,7 @@ def default_strategies() -> tuple[Strategy, ...]:
 
 
 class Bench:
-    """A method on a problem: its compiled loop and the result of one uninterrupted run.
-
-    Attributes:
-      problem: the problem.
-      algorithm: the method, built for it.
-      rounds: number of rounds.
-      initial: host copy of the RunState before round 0.
-      final: host copy of the RunState after all rounds.
-    """
+    """A method on a problem: its compiled loop and the result of one uninterrupted run."""
 
     def __init__(self, builder, problem: Problem, wrappers=(), rounds=6, params=None):
         setting = problem.setting._replace(num_rounds=rounds)
@@ -128,17 +117,11 @@ class Bench:
 
         Args:
           cohorts: of all rounds [rounds, C + empty].
-          n: number of rounds to run.
         """
         return self.problem.store, cohorts, (), np.int32(n), np.zeros(self.rounds, bool)
 
     def compiled(self, watch, strategy):
-        """Returns the loop; it is compiled in its first call.
-
-        Args:
-          watch: name -> Observer.
-          strategy: how cohorts are mapped.
-        """
+        """Returns the loop; it is compiled in its first call."""
         rounds = engine.Dispatch(self.algorithm, watch, strategy, compiler_options=compile_options())
         # Accelerators multiply in less than float32 by default.
         exact = jax.default_matmul_precision("highest")(rounds)
@@ -149,11 +132,7 @@ class Bench:
         """Runs some rounds from a host copy.
 
         Args:
-          dispatch: the loop, as `compiled` returns it.
-          host: host copy of a RunState.
           cohorts: of all rounds [rounds, C + empty]; the first n are run.
-          n: number of rounds.
-          strategy: how cohorts are mapped.
 
         Returns:
           (host copy of the resulting RunState, metrics).
@@ -170,9 +149,6 @@ def snapshot(tree):
     """Returns copies of all leaves on the host, PRNG keys as their raw data.
 
     They are copies, because a view of a buffer would prevent its donation.
-
-    Args:
-      tree: any tree of arrays.
     """
     raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
@@ -203,11 +179,7 @@ def _shapes(tree):
 
 
 def check_loop(bench: Bench) -> None:
-    """Checks structure, one program, loop = single rounds, resuming, donation, absent clients' states, decreasing loss.
-
-    Args:
-      bench: the method.
-    """
+    """Checks structure, one program, loop = single rounds, resuming, donation, absent states, and a decreasing loss."""
     assert _shapes(bench.initial) == _shapes(bench.final), (
         "a round changes the structure, a shape or a dtype of its state"
     )
@@ -242,11 +214,7 @@ def _evaluated_loss(bench, host) -> float:
 
 
 def check_padding(bench: Bench) -> None:
-    """Checks that the order of a cohort and the places of its padding do not matter.
-
-    Args:
-      bench: the method.
-    """
+    """Checks that the order of a cohort and the places of its padding do not matter."""
     order = np.roll(np.arange(bench.cohorts.ids.shape[1])[::-1], 1)
     shuffled = jax.tree.map(lambda leaf: leaf[:, order], bench.cohorts)
     run, _ = bench.go(bench.dispatch, bench.initial, shuffled, bench.rounds)
@@ -254,11 +222,7 @@ def check_padding(bench: Bench) -> None:
 
 
 def check_observers(bench: Bench) -> None:
-    """Checks that training with and without observers is the same.
-
-    Args:
-      bench: the method.
-    """
+    """Checks that training with and without observers is the same."""
     check_strategy(bench, Strategy(1), watched=True)
 
 
@@ -267,7 +231,6 @@ def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> N
 
     Args:
       bench: the method, built with them.
-      wrappers: as in check_algorithm.
       plain: FedAvg on the same problem; by default run here.
     """
     plain = plain or Bench("fedavg", bench.problem, wrappers, bench.rounds)
@@ -275,13 +238,7 @@ def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> N
 
 
 def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> None:
-    """Checks that another mapping of the cohort, with or without observers, gives the same result up to rounding.
-
-    Args:
-      bench: the method.
-      strategy: the mapping.
-      watched: whether observers take part.
-    """
+    """Checks that another mapping of the cohort, with or without observers, gives the same result up to rounding."""
     clients = len(bench.problem.cohort(0).ids)
     cohorts = bench.cohort_table(strategy.multiple(clients) - clients)
     readings = (observers.ReadOut("wima2", 2),)

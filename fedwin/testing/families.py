@@ -20,10 +20,8 @@ def quadratic(curvatures, centers, start, *, steps, lr, schedule, sizes=None, **
       centers: b_i [K] or [K, D].
       start: x_0 [D].
       steps: J, local steps.
-      lr: local learning rate.
       schedule: the client ids of every round, repeated.
       sizes: N_i [K], which only serve as weights; by default 1 each.
-      **kwargs: as in `problem`.
 
     Example:
       >>> from fedwin.testing import trajectory
@@ -58,9 +56,7 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
       start: [w, b].
       batch_size: B.
       epochs: E, passes of a client over its examples.
-      lr: local learning rate.
       schedule: the client ids of every round, repeated.
-      **kwargs: as in `problem`.
     """
     rows = [{"x": np.asarray(a, float), "y": np.asarray(b, float)} for a, b in zip(x, y)]
     start = jnp.asarray(start, float)
@@ -81,7 +77,6 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
       sizes: N_i [K]; client i has mostly class i mod 3.
       batch_size: B.
       epochs: E, passes of a client over its examples.
-      lr: local learning rate.
       schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`; `loss` is a registered loss, by default cross entropy.
 

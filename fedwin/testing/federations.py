@@ -30,7 +30,6 @@ def dataset(size: int = 80, seed: int = 0) -> Dataset:
 
     Args:
       size: number of training examples; there are 41 test examples.
-      seed: of the draw.
 
     Example:
       >>> dataset(8).train["x"].shape
@@ -51,10 +50,7 @@ def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int =
     """Splits examples at random.
 
     Args:
-      clients: number of clients.
-      size: number of examples.
       equal: whether all clients get the same number; otherwise sizes are random.
-      seed: of the draw.
 
     Example:
       >>> partition(4, 12).sizes.tolist()
@@ -73,7 +69,6 @@ def federation(clients: int = 10, equal: bool = True) -> Federation:
     """Returns `dataset()`, split by `partition()`.
 
     Args:
-      clients: number of clients.
       equal: whether all clients have the same number of examples.
 
     Example:
@@ -106,24 +101,13 @@ def network() -> Model:
 
 
 def solver(fed: Federation, **changes) -> local.Solver:
-    """Returns a solver of two local epochs of SGD on cross entropy.
-
-    Args:
-      fed: the federation.
-      **changes: arguments of local.Solver.
-    """
+    """Returns a solver of two local epochs of SGD on cross entropy."""
     options = dict(loss=losses.cross_entropy(network()), lr=0.1, batch_size=3, epochs=2, equal_size=fed.equal_size)
     return local.Solver(**(options | changes))
 
 
 def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -> core.Setting:
-    """Returns the setting of a run.
-
-    Args:
-      fed: the federation.
-      clients_per_round: clients of a round.
-      num_rounds: number of rounds.
-    """
+    """Returns the setting of a run."""
     model = network()
     return core.Setting(
         fed.num_clients, clients_per_round, num_rounds, init_fn=lambda key: model.init(key).params, model=model
@@ -135,20 +119,12 @@ def build(choice: str, fed: Federation, **changes) -> core.Algorithm:
 
     Args:
       choice: such as 'fedprox:mu=0.1'.
-      fed: the federation.
-      **changes: arguments of local.Solver.
     """
     return ALGORITHMS.build(choice, setting(fed), solver(fed, **changes))
 
 
 def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strategy = Strategy(), seed: int = 0):
     """Returns the state before the first round and the clients' data, both placed on the strategy's devices.
-
-    Args:
-      observers: name -> Observer.
-      fed: the federation.
-      strategy: how cohorts are mapped.
-      seed: of the initial model.
 
     Returns:
       (RunState, Store).
@@ -168,11 +144,7 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
     """Draws the cohorts of some rounds.
 
     Args:
-      fed: the federation.
-      rounds: rounds that are drawn.
-      clients: clients of a round.
       width: places of a round, at least `clients` (default); the rest is padding.
-      seed: of the draw.
       rows: rounds of the tables, at least `rounds` (default); the rest is padding.
 
     Returns:
@@ -196,8 +168,6 @@ def evaluation_set(fed: Federation, strategy: Strategy = Strategy(), batch_size:
     """Returns the federation's test examples in batches, as `probe` takes them.
 
     Args:
-      fed: the federation.
-      strategy: how batches are mapped.
       batch_size: B.
     """
     return evaluate.batches(fed.dataset.test, batch_size, strategy.num_devices)

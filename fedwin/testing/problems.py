@@ -51,12 +51,7 @@ class Problem(NamedTuple):
     """A small federation with everything that a run needs.
 
     Attributes:
-      variables: the initial model.
-      store: the clients' data.
       schedule: one tuple of client ids per round, repeated.
-      setting: the core.Setting that builders receive.
-      solve: the local solver that builders receive.
-      n_max: number of examples of the largest client.
     """
 
     variables: Variables
@@ -71,8 +66,6 @@ class Problem(NamedTuple):
 
         Args:
           builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
-          *wrappers: built wrappers, applied in order.
-          **params: hyper-parameters, in addition to those of a choice.
         """
         return build(builder, self.setting, self.solve, wrappers, params)
 
@@ -87,13 +80,7 @@ class Problem(NamedTuple):
         return core.Cohort.of([*ids, *[0] * padding], np.arange(len(ids) + padding) < len(ids))
 
     def client(self, id: int, state=(), round: int = 0) -> core.Client:
-        """Returns a client as an algorithm's client function sees it.
-
-        Args:
-          id: of the client.
-          state: its state.
-          round: 0-based round.
-        """
+        """Returns a client as an algorithm's client function sees it."""
         number = lambda i: jnp.asarray(i, jnp.int32)
         return self.store.client(
             id=number(id),
@@ -107,11 +94,7 @@ class Problem(NamedTuple):
         )
 
     def start(self, algorithm, observers=None) -> engine.RunState:
-        """Returns the RunState before the first round.
-
-        Args:
-          observers: name -> Observer.
-        """
+        """Returns the RunState before the first round."""
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
 
 
@@ -120,10 +103,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
 
     Args:
       builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
-      setting: the core.Setting that the builder receives.
       solve: the local solver; wrappers change its learning rate and epochs.
-      wrappers: built wrappers, applied in order.
-      params: hyper-parameters, in addition to those of a choice.
     """
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
@@ -161,11 +141,9 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
       client_examples: for every client, feature -> values [N_i, ...].
       loss: (params, batch, key, info) -> float []; with a model, a loss as fedwin.losses builds it.
       schedule: the client ids of every round, repeated.
-      num_rounds: the number of rounds that builders receive.
       init_fn: key -> params, for algorithms that draw models; by default the initial ones.
       model: models.Model, for algorithms that use parts of the network.
       info: tree of [K, ...] that clients see as Client.info.
-      **solver: arguments of local.Solver.
     """
     store = pack(client_examples, info=info)
     num_clients = len(client_examples)
@@ -187,13 +165,7 @@ def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> 
     """Runs some rounds of an algorithm; they compile once.
 
     Args:
-      p: the problem.
-      rounds: number of rounds.
-      observers: name -> Observer.
       run: the RunState to continue from; by default that before round 0.
-
-    Returns:
-      The RunState after each round.
     """
     one_round = functools.partial(engine.one_round, algorithm, observers or {}, Strategy(1), p.n_max)
     step = jax.jit(one_round, compiler_options=compile_options())
@@ -215,7 +187,6 @@ def mean_loss(p: Problem, model: Variables) -> float:
     """Returns the loss of a model over all clients' examples.
 
     Args:
-      p: the problem.
       model: the parameters and statistics to evaluate.
 
     Returns:

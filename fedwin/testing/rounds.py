@@ -19,9 +19,6 @@ def two_quadratics() -> Problem:
         f_1(x) = x^2 / 2,   f_2(x) = 3 (x - 4)^2 / 2,   f = (f_1 + f_2) / 2,   min f = f(3) = 3
 
     Both clients take part in every round, with five steps of exact gradient descent at learning rate 0.1 from x_0 = 1.
-
-    Returns:
-      The Problem.
     """
     return quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
 
@@ -40,7 +37,6 @@ def run_rounds(
 
     Args:
       algorithm: a choice such as 'fedprox:mu=0.1'.
-      rounds: number of rounds.
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
       observers: choices such as 'wima:window=2'.
       problem: the problem to run on; None is `two_quadratics()`.

@@ -22,9 +22,7 @@ def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
     example of NaNs the second time. A client whose results differ reads padding.
 
     Args:
-      p: the problem.
       algorithm: as its builder returns it, before wrappers, so that errors name the user's functions.
-      rounds: number of rounds.
 
     Raises:
       UserError: when a message or the parameters are not finite, or a client reads padding; it names the function.

@@ -28,7 +28,6 @@ def verify(dataset: str, items: Iterable[tuple[str, pathlib.Path | None, pathlib
     """Compares files with their published checksums; warns 'unverified' about files that differ.
 
     Args:
-      dataset: name of the data set.
       items: for each file (name, path of the file as it is distributed or None, its decoded content or None).
 
     Returns:

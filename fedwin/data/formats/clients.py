@@ -16,7 +16,6 @@ def flatten(
 
     Args:
       stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
-      where: file or split, for error messages.
       num_classes: if given, labels must be whole numbers in 0..num_classes - 1.
 
     Returns:

@@ -28,9 +28,7 @@ def reading(where: object, expected: str, remedy: str = "fetch it again") -> Ite
     """Converts the errors of libraries about a damaged file to a UserError of one line.
 
     Args:
-      where: the file.
       expected: the complaint, such as 'not a readable HDF5 file'.
-      remedy: the advice.
 
     Raises:
       UserError: `where: expected (reason); remedy.`

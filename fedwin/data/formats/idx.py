@@ -53,10 +53,8 @@ class IdxFile(NamedTuple):
     """A decoded IDX file.
 
     Attributes:
-      where: the file, possibly in an archive, for error messages.
       stored: its path, or None in an archive.
       blob: its decompressed bytes.
-      array: its content.
     """
 
     where: pathlib.Path
@@ -74,14 +72,9 @@ def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...
     """Finds and reads IDX files of images and labels that belong together, in one folder or zip archive.
 
     Args:
-      dataset: name of the data set, for error messages.
-      data_dir: the folder to search.
       patterns: patterns of folder names, as in files.folders.
       wanted: names of training images, training labels, test images, test labels, and possibly further files.
       source: URL for a download.
-
-    Returns:
-      name -> IdxFile.
 
     Raises:
       UserError: files that are missing or damaged, or different numbers of images and labels.

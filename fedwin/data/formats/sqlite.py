@@ -28,7 +28,6 @@ def read(
     """Yields (client id, features) of all clients in FedJAX's file, in its order, or of chosen clients in theirs.
 
     Args:
-      path: the file.
       chosen: client ids; None stands for all.
       convert: function from a client's arrays to features; its errors are reported with the file and the client.
 
@@ -80,8 +79,6 @@ def read_tff(path, split: str, convert: Callable[[dict], Examples]) -> Iterator[
     """Yields (client id, features) of one split of TensorFlow Federated's file, in order of first appearance.
 
     Args:
-      path: the file.
-      split: name of the split.
       convert: function from a parsed example to small arrays, so that no decoded original stays in memory.
 
     Raises:

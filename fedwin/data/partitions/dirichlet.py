@@ -105,8 +105,6 @@ def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generat
 
     Args:
       concentration: a [C].
-      count: number of rows.
-      rng: the random generator.
 
     Returns:
       float64 [count, C].

@@ -19,8 +19,6 @@ class Pools:
 
     Args:
       pool: pool of each example, in 0..num_pools - 1 [N].
-      num_pools: number of pools.
-      rng: the random generator.
     """
 
     def __init__(self, pool: np.ndarray, num_pools: int, rng: np.random.Generator):
@@ -59,11 +57,9 @@ def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list
     """Fills the clients completely, one after another.
 
     Args:
-      pools: the pools of examples.
       weights: function (client, which pools are open [C]) -> weight of each pool [C], zero for pools that are not open.
       visit: order of the clients [K].
       per_client: number of examples per client.
-      rng: the random generator.
 
     Returns:
       (one array of per_client rows per client, number of fallbacks).

@@ -40,12 +40,6 @@ def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
 def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Partition:
     """Checks that no example is assigned twice, and adds the report.
 
-    Args:
-      dataset: the data set.
-      partition: the clients' examples.
-      name: name of the partitioner.
-      **report: further entries of the report.
-
     Returns:
       The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] or None, 'left_out' (number
       of examples that no client has), 'fallbacks' (number of draws that the rule could not make), and the further

@@ -28,14 +28,10 @@ def from_arrays(
       train_y: training labels, whole numbers [N] or, for sequences, [N, T].
       test_x: test inputs, like train_x.
       test_y: test labels, like train_y.
-      name: name of the data set.
       num_classes: number of classes; the largest training label + 1 by default.
       clients: client of each training example [N], for a data set with its own clients.
       mean: per-channel mean of x, after division by 255 if x is uint8.
       std: per-channel standard deviation of x, likewise.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: no examples, different lengths, labels out of range, inputs without features, NaN or infinite values.

@@ -61,10 +61,6 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
 
     Reads TFF's `cifar100.sqlite` (.lzma) or FedJAX's `federated_cifar100_{train,test}.sqlite`. Without any of them,
     such clients are drawn from CIFAR-100, with a warning: 500 from the training images and 100 from the test images.
-
-
-    Returns:
-      The Dataset, with `natural` and `test_natural` clients.
     """
     mean, std = cifar.CONSTANTS[constants]
     folders = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")

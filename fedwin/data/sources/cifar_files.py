@@ -24,7 +24,6 @@ class FileNames(NamedTuple):
 
     Attributes:
       folders: patterns of folder names.
-      archives: names of the archives.
       train: names of the training pickles; binary files have the suffix .bin.
       test: name of the test pickle, likewise.
       labels: label column -> its key in the pickles, in the order of the binary record.

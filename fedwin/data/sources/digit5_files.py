@@ -31,13 +31,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Archive(NamedTuple):
-    """FedBN's archive, packed or not.
-
-    Attributes:
-      location: the archive, or its folder.
-      names: names of its files.
-      read: function from a name to bytes.
-    """
+    """FedBN's archive, packed or not."""
 
     location: pathlib.Path
     names: set[str]

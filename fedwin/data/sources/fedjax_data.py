@@ -17,14 +17,10 @@ def from_fedjax(
     Args:
       train: federated data whose examples have 'x' and 'y'; 'domain_id' becomes 'domain'.
       test: the test data, likewise; its clients may differ from those of train.
-      name: name of the data set.
       num_classes: number of classes; the largest training label + 1 by default.
       task: 'classification' or 'sequence'; by default 'sequence' if y has a position axis.
       mean: per-channel mean of x, after division by 255 if x is uint8.
       std: per-channel standard deviation of x, likewise.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: no 'x' or 'y', no client or an empty one, labels out of range, inputs without features, NaN or infinite

@@ -109,8 +109,6 @@ def find(name: str, data_dir, patterns: Names, lists: tuple[Names, ...], users: 
     """Finds lists and images (folders, archives `images_*.tar`) below data_dir.
 
     Args:
-      name: name of the data set.
-      data_dir: the folder to search.
       patterns: patterns of folder names.
       lists: possible names of the training list, and of the test list.
       users: possible names of the column of clients.

@@ -35,7 +35,6 @@ def rows(texts, length: int) -> Examples:
     last one padded with 0.
 
     Args:
-      texts: the snippets, bytes.
       length: number of positions per row T.
 
     Returns:

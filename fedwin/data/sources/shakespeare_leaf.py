@@ -99,11 +99,8 @@ def draw_pooled_windows(ids: Ids, side: int, counts: dict[str, int], total: int,
     """Draws windows without replacement from all roles, in random order.
 
     Args:
-      ids: the texts.
       side: 0 for training, 1 for test.
       counts: role -> number of windows.
-      total: number of windows to draw.
-      seed: the seed.
 
     Raises:
       UserError: there are fewer windows.

@@ -28,9 +28,7 @@ class Shape(NamedTuple):
     """Images of a stand-in, as of its original.
 
     Attributes:
-      side: height and width in pixels.
       channels: 1 or 3.
-      classes: number of classes.
       mean: per-channel mean for the normalization, as of Dataset.
       std: per-channel standard deviation, likewise.
       names: names of the classes; may be empty.
@@ -78,7 +76,6 @@ def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndar
     """Generates images uint8 [N, side, side, channels]: the pattern of the class plus noise.
 
     Args:
-      rng: the random generator.
       labels: classes of the images [N].
       prototypes: patterns [C, side, side, channels].
       style: scale and shift of the brightness of each image [N, 2], or None.
@@ -101,7 +98,6 @@ class GeneratedImages(Images):
     Args:
       labels: class of each image [N].
       weights: weights of the patterns, float32 [classes, 3, 4, 4].
-      seed: seed of the noise.
       size: side of the images in pixels.
     """
 

@@ -17,7 +17,6 @@ def check_input_shape(name, input_shape) -> tuple[int, ...]:
     """Returns the shape of one example as a tuple.
 
     Args:
-      name: name of the network, for the message.
       input_shape: integers >= 0.
 
     Raises:
@@ -33,12 +32,7 @@ def check_input_shape(name, input_shape) -> tuple[int, ...]:
 
 
 def subtree(params, path):
-    """Returns params[path[0]][path[1]]...
-
-    Args:
-      params: nested dicts.
-      path: keys.
-    """
+    """Returns params[path[0]][path[1]]..."""
     for key in path:
         params = params[key]
     return params
@@ -48,11 +42,9 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
     """Returns features @ params[weight] + params[bias], in at least float32.
 
     Args:
-      params: parameters of the layer.
       features: [..., n].
       weight: name of the matrix [n, C].
       bias: name of the bias [C], which may be missing.
-      dtype: compute type.
     """
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)
     if bias in params:
@@ -61,13 +53,7 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
 
 
 def is_linear(params, path, weight: str) -> bool:
-    """Whether params contain a matrix at a path.
-
-    Args:
-      params: nested dicts.
-      path: keys of the layer.
-      weight: name of the matrix.
-    """
+    """Whether params contain a matrix at a path."""
     try:
         leaf = subtree(params, path)[weight]
     except (KeyError, TypeError):
@@ -79,11 +65,8 @@ def locate_classifier(name: str, params, chosen, layers, width: int) -> tuple[st
     """Returns the classifier's path in params, () if there is no such layer.
 
     Args:
-      name: name of the network, for the message.
-      params: its parameters, or their shapes.
       chosen: the path that the user gave; None takes the last of `layers` that is as wide as the logits.
       layers: (path, width) of the linear layers in the order of their calls.
-      width: width of the logits.
 
     Raises:
       UserError: when the chosen path is not in params.
@@ -105,7 +88,6 @@ def num_outputs(name: str, logits, num_classes: int | None) -> int:
     """Returns the number of outputs of a network.
 
     Args:
-      name: name of the network, for the message.
       logits: jax.ShapeDtypeStruct of its logits for one example.
       num_classes: expected number of outputs; None accepts any.
 
@@ -126,13 +108,7 @@ def num_outputs(name: str, logits, num_classes: int | None) -> int:
 
 
 def untraceable_error(name: str, input_shape, error: Exception) -> UserError:
-    """Returns the UserError for a network that cannot be traced.
-
-    Args:
-      name: name of the network.
-      input_shape: shape of one example.
-      error: the exception that tracing raised.
-    """
+    """Returns the UserError for a network that cannot be traced."""
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return UserError(
         f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank: {reason}"

@@ -110,13 +110,11 @@ def from_flax(
     Args:
       module: called with x and, if its signature has them, train (training, deterministic) and mask=batch['mask'];
         returns logits or (logits, features). Its randomness comes from the 'dropout' stream.
-      input_shape: shape of one example.
       num_classes: width of the logits; None determines it by tracing.
       classifier_path: keys of the classifier's subtree in params, e.g. ('classifier',); None takes the last nn.Dense
         whose width is num_classes.
       name: name of the model; None takes the class's.
       dtype: compute type of `Model.classifier`.
-      lower: whether to replace convolutions (`fedwin.models.convolution.lower_convolutions`).
       input_dtype: dtype of examples, int32 for tokens.
 
     Returns:

@@ -61,7 +61,6 @@ def from_haiku(
       train_kwargs: keyword arguments in training, e.g. {'is_train': True}.
       eval_kwargs: keyword arguments in evaluation, e.g. {'is_train': False}.
       classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
-      name: name of the model.
 
     Returns:
       A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
@@ -115,7 +114,6 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
       sample_batch: a batch with the features that the model reads, e.g. {'x': zeros [1, 28, 28, 1]}.
       num_classes: width of the logits; None determines it by tracing.
       classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
-      name: name of the model.
 
     Returns:
       A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
@@ -141,11 +139,8 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
     """Returns the Model of pure functions that may consist of haiku modules.
 
     Args:
-      functions: functions of the network.
-      sample_batch: a batch to initialize with.
       num_classes: width of the logits; None determines it by tracing.
       classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
-      name: name of the model.
 
     Raises:
       UserError: when the functions cannot be traced on sample_batch, or do not return num_classes logits.

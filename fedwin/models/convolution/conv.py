@@ -69,10 +69,6 @@ def Conv(features, kernel_size, strides=1, padding="SAME", **options):
 
     Args:
       features: C_out.
-      kernel_size: sizes of the window.
-      strides: of the window.
-      padding: as for flax.linen.Conv.
-      options: further arguments of flax.linen.Conv.
     """
     return nn.Conv(
         features, kernel_size, strides=strides, padding=padding, conv_general_dilated=conv_general_dilated, **options

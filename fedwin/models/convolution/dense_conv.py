@@ -51,7 +51,6 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
       padding: (low, high) per spatial axis; negative values crop.
       inside: dilation of x per spatial axis, 1 for none.
       dilation: dilation of the kernel per spatial axis, 1 for none.
-      precision: as for jax.lax.
 
     Returns:
       y [B, *out, C_out].

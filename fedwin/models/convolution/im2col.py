@@ -16,9 +16,6 @@ class Geometry(NamedTuple):
     """Static sizes of a convolution; tuples have one entry per spatial axis.
 
     Attributes:
-      image: sizes of x.
-      window: sizes of the kernel K.
-      strides: strides of the window.
       padding: (low, high) per axis.
       inside: dilation of x, 1 for none.
       dilation: dilation of K, 1 for none.
@@ -86,7 +83,6 @@ def patches(x, window, strides=None, dilation=None):
 
     Args:
       x: [B, *spatial, C].
-      window: sizes of the window.
       strides: strides of the window; None for 1.
       dilation: dilation of the window; None for 1.
 
@@ -104,9 +100,6 @@ def product(x, kernel, strides, dilation, precision):
     Args:
       x: [B, *spatial, C].
       kernel: [*window, C, C_out].
-      strides: strides of the window.
-      dilation: dilation of the kernel.
-      precision: as for jax.lax.
     """
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
@@ -122,8 +115,6 @@ def depthwise(x, kernel, strides, dilation):
     Args:
       x: [B, *spatial, C].
       kernel: [*window, 1, C m].
-      strides: strides of the window.
-      dilation: dilation of the kernel.
     """
     multiplier = kernel.shape[-1] // x.shape[-1]
     weights = kernel.reshape(-1, kernel.shape[-1])
@@ -140,10 +131,6 @@ def grouped(x, kernel, strides, dilation, groups, precision):
     Args:
       x: [B, *spatial, C].
       kernel: [*window, C / groups, C_out].
-      strides: strides of the window.
-      dilation: dilation of the kernel.
-      groups: number of groups.
-      precision: as for jax.lax.
     """
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)

@@ -112,12 +112,6 @@ def lower_convolutions(function):
 
     Equations inside jit, custom_jvp, custom_vjp, remat, scan, while and cond are replaced, too. A convolution inside
     another kind of equation is left unchanged with a warning.
-
-    Args:
-      function: a function of arrays or pytrees, without keyword arguments.
-
-    Returns:
-      A function with the same arguments and results.
     """
 
     @functools.wraps(function)

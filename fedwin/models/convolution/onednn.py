@@ -100,11 +100,6 @@ def library_path(onednn: pathlib.Path) -> pathlib.Path:
 def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathlib.Path) -> None:
     """Compiles `onednn.cc` (about four seconds); a library that another process makes meanwhile is the same.
 
-    Args:
-      headers: directory of oneDNN's headers.
-      onednn: oneDNN's library.
-      library: the path to write.
-
     Raises:
       Unavailable: there is no compiler, it fails, or the directory cannot be written.
     """
@@ -210,10 +205,7 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
     """Whether oneDNN has the convolution, in a type that the processor has, and it is large enough for a call.
 
     Args:
-      images: number of images.
       channels: channels of x and of y.
-      g: geometry of the convolution.
-      dtype: dtype of all arrays.
     """
     has_type = dtype == jnp.float32 or (dtype == jnp.bfloat16 and "avx512_bf16" in cpu_features())
     plain = len(g.window) == 2 and all(step == 1 for step in g.inside) and not crops(g.padding)

@@ -44,7 +44,6 @@ def max_pool(x, window, strides=None, padding="VALID"):
 
     Args:
       x: [B, *spatial, C].
-      window: sizes of the window.
       strides: strides of the window; None for the window's sizes.
       padding: 'VALID', 'SAME' or (low, high) per spatial axis.
     """
@@ -65,7 +64,6 @@ def avg_pool(x, window, strides=None, padding="VALID"):
 
     Args:
       x: [B, *spatial, C].
-      window: sizes of the window.
       strides: strides of the window; None for the window's sizes.
       padding: 'VALID', 'SAME' or (low, high) per spatial axis.
     """

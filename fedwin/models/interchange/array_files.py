@@ -27,7 +27,6 @@ class ArrayFile(NamedTuple):
     """The contents of a file.
 
     Attributes:
-      arrays: name -> array.
       metadata: JSON data that fedwin wrote; {} for a file of another program.
     """
 
@@ -64,8 +63,6 @@ def write(
 
     Args:
       path: ends in .npz or .safetensors.
-      arrays: name -> array.
-      metadata: JSON data.
       overwrite: whether an existing file is replaced.
 
     Raises:

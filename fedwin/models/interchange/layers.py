@@ -35,7 +35,6 @@ class Layer(NamedTuple):
     """A layer with parameters.
 
     Attributes:
-      kind: a key of LEAVES.
       channels: of the feature map that was flattened to the layer's input; 0 for any other input.
     """
 
@@ -74,7 +73,6 @@ def layers_of(model: Model, input_shape: tuple[int, ...], input_dtype) -> dict[s
     Layer(kind='dense', channels=32)
 
     Args:
-      model: the network.
       input_shape: shape of one example as the network sees it.
       input_dtype: dtype of the examples as the network sees them.
     """

@@ -55,7 +55,6 @@ def load(
 
     Args:
       path: .npz, .safetensors, .pt or .pth.
-      model: the network.
       shapes: name -> shape and dtype of its parameters and statistics.
       wanted: those of them that are taken from the file; the shapes of others may differ.
       input_shape: shape of one example as the network sees it.

@@ -39,10 +39,6 @@ DTYPES = {
 def read(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     """Reads a state dict, a dictionary of tensors.
 
-    Args:
-      content: of the file.
-      path: the file, for messages.
-
     Returns:
       (name -> array, '').
 
@@ -98,8 +94,6 @@ class _StateDictUnpickler(pickle.Unpickler):
 
     Args:
       storage: key -> bytes of a storage.
-      file: the pickle.
-      encoding: as of pickle.Unpickler.
     """
 
     def __init__(self, storage: Callable[[str], bytes], file, encoding: str):

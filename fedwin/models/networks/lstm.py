@@ -34,7 +34,6 @@ class LSTM(nn.Module):
       forget_bias: constant added to the forget gate (haiku: 1, PyTorch: 0).
       initializer: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
         1/sqrt(H))).
-      dtype: compute type.
     """
 
     hidden: int
@@ -63,15 +62,11 @@ class LanguageModel(nn.Module):
 
     Attributes:
       vocab: number of ids, read and predicted.
-      embed: width of the embedding.
-      hidden: width of the LSTMs.
-      layers: number of LSTMs.
       predict: 'all' gives logits [B, T, V], 'last' [B, V].
       tanh: whether a tanh follows each LSTM.
       project: width of the dense layer, 0 for none.
       padded: whether id 0 is padding, so that the last position is that of `losses.last_target`; otherwise it is T - 1.
       initializer: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
-      dtype: compute type.
     """
 
     vocab: int

@@ -35,15 +35,7 @@ def _depthwise_init(key, shape, dtype=jnp.float32):
 
 
 class InvertedResidual(nn.Module):
-    """x [+] GN(1x1(ReLU6(GN(depthwise 3x3(ReLU6(GN(1x1 expand(x))))))); the sum where the shape does not change.
-
-    Attributes:
-      expansion: factor of the inner channels.
-      width: output channels.
-      stride: stride of the depthwise convolution.
-      groups: groups of GroupNorm.
-      dtype: compute type.
-    """
+    """x [+] GN(1x1(ReLU6(GN(depthwise 3x3(ReLU6(GN(1x1 expand(x))))))); the sum where the shape does not change."""
 
     expansion: int
     width: int
@@ -70,13 +62,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """Stem 32 at stride 2, seventeen inverted residuals, 1x1 to 1,280, global average pool, classifier; no biases.
-
-    Attributes:
-      num_classes: number of outputs.
-      groups: groups of GroupNorm.
-      dtype: compute type.
-    """
+    """Stem 32 at stride 2, seventeen inverted residuals, 1x1 to 1,280, global average pool, classifier; no biases."""
 
     num_classes: int
     groups: int = 8
@@ -103,9 +89,6 @@ def conv_names(params) -> list[tuple[str, ...]]:
     """Returns the paths of the 52 convolution kernels in network order.
 
     The order is stem, block1 to block17 (expand, depthwise, project), last.
-
-    Args:
-      params: the network's parameters, or their shapes.
     """
     paths: list[tuple[str, ...]] = [("stem",)]
     for i in range(1, 1 + sum(row[2] for row in ROWS)):
@@ -120,10 +103,6 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     The file contains either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state
     dictionary as arrays (the 4-dimensional ones in file order are the convolutions, OIHW). Norms are not read: GN
     starts with scale 1, shift 0.
-
-    Args:
-      path: path of the file.
-      params: the network's parameters, or their shapes.
 
     Returns:
       Path in params -> kernel, float32.
@@ -164,7 +143,6 @@ def with_kernels(params, kernels):
     """Returns params with kernels replaced.
 
     Args:
-      params: the network's parameters.
       kernels: path in params -> kernel.
     """
 

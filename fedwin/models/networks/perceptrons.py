@@ -10,14 +10,7 @@ from fedwin.models.network_builder import Depth, Width, network
 
 
 class MLP(nn.Module):
-    """x -> flatten -> (dense, ReLU) per hidden width -> classifier; logistic regression without hidden widths.
-
-    Attributes:
-      hidden: widths of the hidden layers.
-      num_classes: number of outputs.
-      kernel_init: initializer of all kernels.
-      dtype: compute type.
-    """
+    """x -> flatten -> (dense, ReLU) per hidden width -> classifier; logistic regression without hidden widths."""
 
     hidden: tuple[int, ...]
     num_classes: int

@@ -20,13 +20,8 @@ class PlainCNN(nn.Module):
     PyTorch's initialization.
 
     Attributes:
-      widths: channels of the convolutions.
-      hidden: widths of the dense layers.
-      num_classes: number of outputs.
       kernel_size: side k of the windows.
-      padding: padding of the convolutions.
       groups: groups of GroupNorm; 0: no normalization.
-      dtype: compute type.
     """
 
     widths: tuple[int, ...]
@@ -97,13 +92,7 @@ def mcmahan_cnn(input_shape, num_classes, *, width: Width | None = None):
 
 
 class DropoutCNN(nn.Module):
-    """conv 3x3 32, conv 3x3 64 (valid, ReLU), max-pool 2, dropout .25, dense 128, dropout .5, classifier.
-
-    Attributes:
-      num_classes: number of outputs.
-      kernel_init: initializer of all kernels.
-      dtype: compute type.
-    """
+    """conv 3x3 32, conv 3x3 64 (valid, ReLU), max-pool 2, dropout .25, dense 128, dropout .5, classifier."""
 
     num_classes: int
     kernel_init: Initializer = haiku_kernel
@@ -138,12 +127,8 @@ class ConvLayer(NamedTuple):
     """A convolution of a Stack.
 
     Attributes:
-      width: output channels.
-      size: side of the window.
-      stride: of the window.
       pad: pixels of zeros on each side.
       pool: side of the max-pool's window; 0: no pool.
-      pool_stride: stride of the max-pool.
     """
 
     width: int
@@ -155,13 +140,7 @@ class ConvLayer(NamedTuple):
 
 
 class DenseLayer(NamedTuple):
-    """A dense layer of a Stack.
-
-    Attributes:
-      width: outputs.
-      norm: whether GN follows.
-      relu: whether a ReLU follows.
-    """
+    """A dense layer of a Stack."""
 
     width: int
     norm: bool = False
@@ -172,12 +151,7 @@ class Stack(nn.Module):
     """(conv, GN, ReLU[, max-pool]) per entry of `convs`, (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
 
     Attributes:
-      convs: the convolutions.
-      hidden: the dense layers.
-      num_classes: number of outputs.
-      groups: groups of GroupNorm.
       adaptive: side that the feature map is averaged to before flattening, 0 for none.
-      dtype: compute type.
     """
 
     convs: tuple[ConvLayer, ...]

@@ -27,11 +27,7 @@ class Block20(nn.Module):
     1x1 convolution and a norm.
 
     Attributes:
-      width: output channels.
-      stride: stride of the first convolution.
       shortcut: 'A' or 'B'.
-      groups: groups of GroupNorm.
-      dtype: compute type.
     """
 
     width: int
@@ -63,10 +59,7 @@ class ResNet20(nn.Module):
     """Stem of 16 channels, three stages of three blocks at 16, 32, 64, global average pool, classifier.
 
     Attributes:
-      num_classes: number of outputs.
       shortcut: 'A' or 'B', see Block20.
-      groups: groups of GroupNorm.
-      dtype: compute type.
     """
 
     num_classes: int
@@ -103,12 +96,7 @@ class Block18(nn.Module):
     """ReLU(x' + norm2(conv(ReLU(norm1(conv(x)))))); x' = x, or norm(conv 1x1(x)) where the shape changes.
 
     Attributes:
-      width: output channels.
-      stride: stride of the first convolution.
       norms: norms of the stem, first in a block, second in a block, of the shortcut: 'gn' or 'bn'.
-      groups: groups of GroupNorm.
-      bias: whether convolutions have biases.
-      dtype: compute type.
     """
 
     width: int
@@ -137,15 +125,10 @@ class ResNet18(nn.Module):
     """Stem of 64 channels, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier.
 
     Attributes:
-      num_classes: number of outputs.
-      norm: key of NORMS.
-      groups: groups of GroupNorm.
-      bias: whether convolutions have biases.
       odd_pool: whether the last pool is the 3x3 pool of stride 2 of the thesis.
       hidden: width of a dense layer before the classifier, 0 for none.
       width: channels of the first stage, in place of 64; the others scale with it.
       large: whether the stem is that of large images, 7x7 at stride 2 and a 3x3 max-pool of stride 2.
-      dtype: compute type.
     """
 
     num_classes: int

@@ -13,11 +13,7 @@ from fedwin.models.network_builder import Depth, Width, network
 
 
 class TiedDense(nn.Dense):
-    """A dense layer without bias, [width] -> [features], whose columns are also the embeddings of tokens.
-
-    Attributes:
-      width: of the embeddings.
-    """
+    """A dense layer without bias, [width] -> [features], whose columns are also the embeddings of tokens."""
 
     width: int = 0
 
@@ -36,14 +32,10 @@ class Decoder(nn.Module):
     """Embedding [+ learned positions], causal blocks, layer normalization, classifier at every or the last position.
 
     Attributes:
-      vocab: number of ids.
-      layers: number of blocks.
-      width: of embeddings and blocks.
       heads: number of heads of the attention.
       rotary: rotary positions in place of learned ones.
       tie: whether the classifier's kernel is the embedding.
       predict: 'all' gives logits [B, T, V], 'last' [B, V].
-      dtype: compute type.
     """
 
     vocab: int
@@ -138,13 +130,9 @@ class ViT(nn.Module):
     """Dense layer on every patch, [class token,] learned positions, blocks, layer normalization, classifier.
 
     Attributes:
-      num_classes: number of outputs.
       patch: side of a patch in pixels.
-      layers: number of blocks.
-      width: width of the blocks.
       heads: number of heads of the attention.
       pool: 'token', the classifier sees a class token, or 'mean', the mean over the patches.
-      dtype: compute type.
     """
 
     num_classes: int
