@@ -3,12 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import linen as nn
 
 from fedwin import analysis, models, testing
-from fedwin.core import Variables
-from fedwin.errors import UserError
 from fedwin.models import layers
 from tests.analysis.common import RANDOM, bitwise
 
@@ -43,14 +40,3 @@ def test_recomputed_statistics_of_batch_norm_layers():
     for norm, values in zip(jax.tree.leaves(stats, is_leaf=lambda s: "mean" in s), (x, hidden)):
         np.testing.assert_allclose(norm["mean"], values.mean(0), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(norm["var"], values.var(0, ddof=1), rtol=1e-4)
-
-
-def test_without_statistics_there_is_nothing_to_recompute():
-    variables = Variables({"w": jnp.ones(2)})
-    assert analysis.recomputed(None, variables, []) is variables
-
-
-def test_integer_statistics_are_refused():
-    model = testing.classification().setting.model
-    with pytest.raises(UserError, match="not all floats"):
-        analysis.recomputed(model, Variables({}, {"count": jnp.zeros((), jnp.int32)}), [])

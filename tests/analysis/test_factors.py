@@ -8,8 +8,6 @@ import pytest
 from fedwin import analysis, losses
 from tests.analysis.common import DATA, RANDOM, array
 
-SQUARE = np.zeros((1, 2, 2))
-
 
 def test_golden_g13_factors(same):
     g = DATA["g13_decomposition"]
@@ -66,13 +64,6 @@ def test_equal_clients_have_the_corollaries():
     assert ours.covariance >= (clients - 1) / clients * cov[off].min(0).mean()
 
 
-def test_identical_clients_share_one_variance():
-    f, y, owner = drawn(clients=1)
-    many = np.repeat(f, 4, 1)
-    ours = analysis.factors(many, y, np.arange(len(y)) % 4)
-    np.testing.assert_allclose(ours.variance + ours.covariance, np.sum(f[:, 0].var(0), -1).mean(), rtol=1e-12)
-
-
 def test_one_replica_is_a_plug_in_estimate():
     f, y, owner = drawn(replicas=1)
     ours = analysis.factors(f, y, owner)
@@ -113,12 +104,3 @@ def test_golden_g13_lemma(same):
     # The remainder of Lemma 1 is a square of the distances.
     away = [{"w": client["w"] - centre["w"]} for client in clients]
     same(np.dot(g["p"], [output(a) for a in away]), g["gap"])
-
-
-def test_linear_models_equal_their_ensemble():
-    random = RANDOM(0)
-    kernels = [{"w": jnp.asarray(random.standard_normal((4, 2)))} for _ in range(3)]
-    x, p = random.standard_normal((7, 4)), [0.5, 0.3, 0.2]
-    outputs = np.stack([x @ np.asarray(k["w"]) for k in kernels])
-    merged = x @ np.asarray(analysis.mix(p, kernels)["w"])
-    np.testing.assert_allclose(np.einsum("k,knc->nc", p, outputs), merged, atol=1e-6)

@@ -21,12 +21,6 @@ def test_by_hand():
     assert two.half_width == pytest.approx(math.tan(0.475 * math.pi) * 0.1, rel=1e-9)
 
 
-def test_against_scipys_interval():
-    values = RANDOM(0).normal(3, 2, 9)
-    found = analysis.mean_interval(dict(enumerate(values)), confidence=0.9)
-    assert found.bounds == pytest.approx(stats.t.interval(0.9, 8, values.mean(), stats.sem(values)), rel=1e-12)
-
-
 def test_one_seed_has_no_interval_and_none_no_mean():
     assert analysis.mean_interval({3: 0.25}) == (0.25, None, 1, 1)
     assert analysis.mean_interval({3: 0.25}).bounds is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import ONES, RANDOM, network
+from tests.analysis.common import RANDOM, network
 
 ROWS = RANDOM(0).dirichlet([1, 1, 1], 7)
 
@@ -48,16 +48,6 @@ def test_any_number_of_points_is_one_dispatch_of_one_program(monkeypatch):
         assert len(dispatched) == 1 and dispatched[0]._cache_size() == 1
         traces.append(len(traced))
     assert traces[0] == traces[1] <= 2
-
-
-def test_what_evaluation_needs_is_passed_on():
-    found = analysis.mixtures([ONES, ONES], [[0.5, 0.5]], lambda model, x: model["w"] @ x, jnp.array([2.0, 3.0]))
-    assert found.tolist() == [5.0]
-
-
-def test_counters_are_the_first_models():
-    one, two = ({"w": jnp.ones(2), "n": jnp.array(n)} for n in (3, 9))
-    assert analysis.mixtures([one, two], [[0, 1]], lambda model: model["n"]).tolist() == [3]
 
 
 def test_mixing_keeps_counters_and_dtypes():

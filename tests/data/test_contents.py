@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.contents import full_size
-from fedwin.data.dataset import FullSize
-from tests.data.files import refused, write_cifar100
+from tests.data.files import write_cifar100
 from tests.data.image_files import write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -17,29 +15,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 @pytest.mark.parametrize(
     "choice, full",
     [
-        ("cifar100:label=coarse", (50_000, 10_000)),
-        ("pacs", (8_994, 997)),
         ("pacs:test_fraction=0.5", (4_996, 4_995)),
         ("digit5", (37_190, 147_509)),
-        ("digit5:domains=mnist+usps", (14_876, 15_860)),
         ("digit5:parts=1", None),
-        ("emnist:split=letters", (124_800, 20_800)),
-        ("inaturalist", (120_300, 35_641)),
         ("inaturalist:users=geo_100", None),
-        ("landmarks", None),
         ("shakespeare_leaf", (200_000, 40_000)),
-        ("npz", None),
         ("cifar10_synthetic", None),
     ],
 )
 def test_full_counts_follow_the_parameters(choice, full):
     assert data.full_counts(choice) == full
-
-
-def test_full_sizes_state_clients_where_rows_are_not_known():
-    assert full_size("landmarks:small=true") == FullSize(23_080, None, 233)
-    assert full_size("stackoverflow:users=5") == FullSize(None, 10_000, 5)
-    refused("unknown dataset 'cifar11'", data.full_counts, "cifar11")
 
 
 def test_subsets_are_described(tmp_path):

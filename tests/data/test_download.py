@@ -17,7 +17,7 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-from tests.data.files import idx, objects, refused, taken, write_both, write_idx
+from tests.data.files import idx, objects, refused, taken, write_both
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
@@ -188,22 +188,7 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
         assert ", verified\n" in prepare.prepare("cifar100_pam", tmp_path, tmp_path / "cache")
 
 
-def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
-    write_idx(tmp_path)
-    right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
-    monkeypatch.setitem(data.DATASETS.entries["fmnist"].facts, "checksums", right)
-    assert data.load("fmnist", tmp_path).verified
-
-
 def test_another_number_of_clients_causes_a_warning(tmp_path):
     write_both(tmp_path, "shakespeare", {b"f0001_00": {"snippets": objects([b"x"])}})
     with pytest.warns(UserWarning, match="unverified, 1 clients, but the original shakespeare has 715"):
         assert not data.load("shakespeare", tmp_path).verified
-
-
-def test_lists_of_landmarks_are_verified(tmp_path):
-    (tmp_path / "mini_gld_train_split.csv").write_text("user_id,image_id,class\n1,a,0\n")
-    (tmp_path / "mini_gld_test.csv").write_text("image_id,class\nb,0\n")
-    with pytest.warns(UserWarning, match="landmarks: unverified, the checksums of .*mini_gld_t") as seen:
-        refused("image 'a' .record 1. is not among the 0 image files", data.load, "landmarks:small=true", tmp_path)
-    assert len(seen) == 2

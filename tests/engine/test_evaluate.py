@@ -86,18 +86,6 @@ def test_text_accuracies_leave_out_and_forbid_what_the_data_set_says(name):
         assert known.accuracies["accuracy_fedjax"] == ((0, 88), (0, 87, 88, 89))
 
 
-def test_the_two_shakespeare_accuracies_on_two_tokens():
-    """The targets are EOS and carriage return (88); the model is right about both."""
-    known = data.load("shakespeare_synthetic:clients=3,rows=12").accuracies
-    labels = np.array([[2, 88, 0]])
-    logits = np.eye(90, dtype=np.float32)[labels]
-    found = measured(text_dataset(labels, known, 90), logits)
-    assert found["accuracy"] == 1  # 88 counts and is right, EOS does not count
-    assert found["accuracy_fedjax"] == 1  # EOS counts and may be predicted, 88 does not count
-    wrong = measured(text_dataset(labels, known, 90), np.roll(logits, 1, axis=-1))
-    assert wrong["accuracy"] == 0 and wrong["accuracy_fedjax"] == 0
-
-
 def test_a_model_of_the_last_position_is_measured_on_it():
     labels = np.array([[3, 4, 5], [3, 4, 0], [1, 1, 2]])
     logits = np.eye(6, dtype=np.float32)[[5, 5, 5]] * 3

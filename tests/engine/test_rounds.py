@@ -158,17 +158,6 @@ def test_probe_equals_numpy():
         np.testing.assert_allclose(found["accuracy"], accuracy, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_another_seed_gives_another_trajectory():
-    fed = federations.federation()
-    one, _, _ = go("fedavg")
-    algorithm = federations.build("fedavg", fed)
-    dispatch = engine.Dispatch(algorithm, {}, Strategy())
-    run, store = federations.start(algorithm, {}, fed, seed=1)
-    other, _, _ = dispatch(run, store, federations.cohorts(fed, 6, seed=1), (), 6, NO_FLAGS, n_max=8)
-    assert not np.allclose(one.params["hidden"], other.params["hidden"])
-
-
 def keys_of_clients(ids, rounds):
     """The keys that clients get in the first and second phase of some rounds of all of `ids`: [rounds, C, 2, words]."""
     fed = federations.federation(clients=4)

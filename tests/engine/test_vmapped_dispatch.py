@@ -3,13 +3,10 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from fedwin import core, engine, observers, tree, window
+from fedwin import engine, observers
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.rings import windows_of
 from fedwin.runs.seeds import broadcast_state, seed_state, set_seed_state
 from fedwin.testing import federations, problems
 
@@ -95,51 +92,3 @@ def test_the_rings_are_written_in_place():
     lines = [line for line in text.splitlines() if ring in line]
     assert [line for line in lines if "dynamic-update-slice" in line]
     assert not [line for line in lines if " copy(" in line or " scatter(" in line]
-
-
-def choosy():
-    """An observer that pushes a model when its first value has risen, which differs by seed."""
-
-    def init(model):
-        return window.init(window.flat(model).size, (2,)), model.params["hidden"][0, 0]
-
-    def update(round, model, state):
-        held, last = state
-        now = model.params["hidden"][0, 0]
-        return tree.where(now > last, window.push(held, window.flat(model).pack(model), (2,)), held), now
-
-    return {"choosy": core.Observer(init, update, lambda model, state: {"choosy": model})}
-
-
-@pytest.mark.slow
-def test_windows_pushed_depending_on_values_have_a_count_per_seed():
-    run, _, _ = go((0, 1, 2), choosy)
-    counts = next(iter(windows_of(run).values())).count
-    assert len(set(counts.tolist())) > 1
-    for index, seed in enumerate((0, 1, 2)):
-        algorithm, seen, _ = program(choosy)
-        alone = engine.Dispatch(algorithm, seen, Strategy())
-        own, store = federations.start(algorithm, seen, FED, seed=seed)
-        found, _, _ = alone(
-            own, store, federations.cohorts(FED, ROUNDS, seed=seed), (), ROUNDS, np.zeros(ROUNDS, bool), n_max=N_MAX
-        )
-        assert next(iter(windows_of(found).values())).count == counts[index]
-        np.testing.assert_allclose(
-            jnp.concatenate([x.ravel() for x in jax.tree.leaves(found.params)]),
-            jnp.concatenate([x[index].ravel() for x in jax.tree.leaves(run.params)]),
-            rtol=1e-5,
-            atol=1e-6,
-        )
-
-
-def test_a_value_error_of_user_code_is_raised():
-    def update(round, model, state):
-        raise ValueError("of the user's")
-
-    watched = {"broken": core.Observer(lambda model: (), update, lambda model, state: {"broken": model})}
-    algorithm = federations.build("scaffold", FED)
-    run, store, cohorts, flags = inputs(algorithm, watched, (0, 1))
-    dispatch = engine.VmappedDispatch(*arguments(algorithm, watched), partitions_differ=False)
-    with pytest.raises(ValueError, match="of the user's"):
-        dispatch(run, store, cohorts, federations.evaluation_set(FED), ROUNDS, flags, n_max=N_MAX)
-    assert dispatch.traces == [N_MAX]

@@ -87,24 +87,6 @@ def test_a_branch_from_an_old_state_has_the_same_bits(algorithm, strategy):
     assert len(fed.apply.traces) == 1 and pickle.loads(pickle.dumps(kept[1])).rows.keys() == states[1].rows.keys()
 
 
-@pytest.mark.parametrize(
-    "strategy", [slow("chunked:k=4"), slow("vmapped"), "sharded:devices=2,k=1", slow("sharded:devices=2,k=0")]
-)
-def test_strategies_agree(strategy):
-    """A chunk that is not full, and a cohort that fills half of its room, change nothing."""
-    fed, state = started(max_clients=6, largest=17)
-    other, changed = started(max_clients=6, largest=17, strategy=strategy)
-    for round, numbers in enumerate(COHORTS):
-        state, told = fed.apply(state, cohort(round, *numbers))
-        changed, also = other.apply(changed, cohort(round, *numbers))
-        np.testing.assert_allclose(problem.flat(changed.params), problem.flat(state.params), rtol=1e-5, atol=1e-6)
-        for name in told:
-            assert told[name] == pytest.approx(also[name], rel=1e-4)
-    assert set(state.rows) == set(changed.rows)
-    for name, row in state.rows.items():
-        np.testing.assert_allclose(problem.flat(changed.rows[name]), problem.flat(row), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("strategy", ["chunked:k=1", slow("sharded:devices=2,k=1")])
 def test_padding_with_clients_costs_no_work(strategy):
     trained = []

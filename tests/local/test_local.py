@@ -149,12 +149,6 @@ def test_padded_steps_leave_no_trace_under_vmap():
     assert alone[2] == 1.0  # a client without examples returns what it received
 
 
-def test_epochs_may_be_a_schedule_of_the_round():
-    train = solver(epochs=lambda round: 3 - round, max_epochs=3)
-    steps = [int(train.plan(client(10)._replace(round=jnp.int32(r)))[1]) for r in range(3)]
-    assert steps == [9, 6, 3]
-
-
 def test_augmentation_and_dropout_use_different_keys_in_every_step():
     words = lambda key: jax.random.key_data(key)
 

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-import fedwin
 from fedwin import data, engine, losses
 from fedwin.core import Cohort
 from fedwin.data import cache, federation, integrity
@@ -19,42 +18,11 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
 from fedwin.residence.rows import DeviceTable
-from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
-SMALL = Config(
-    dataset=TEXT,
-    num_clients=0,
-    model="logistic",
-    algorithm="scaffold",
-    num_rounds=11,
-    clients_per_round=3,
-    batch_size=8,
-    eval_every=4,
-    final_evals=1,
-    checkpoint_every=0,
-    rounds_per_dispatch=3,
-)
-
-
-def accuracies(directory):
-    return [line["model"] for line in read_lines(directory / "metrics.jsonl")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2,k=1"])
-def test_a_streamed_run_computes_what_a_resident_one_does(tmp_path, strategy):
-    cache.write(data.load(TEXT), TEXT, tmp_path)
-    common = dataclasses.replace(SMALL, strategy=strategy)
-    fedwin.run(dataclasses.replace(common, examples="device", out_dir=str(tmp_path / "device")), quiet=True)
-    for name, folder in (("arrays", ""), ("map", str(tmp_path))):
-        changed = dataclasses.replace(common, examples="stream", data_dir=folder, out_dir=str(tmp_path / name))
-        fedwin.run(changed, quiet=True)
-        assert accuracies(tmp_path / name) == accuracies(tmp_path / "device")
 
 
 def ragged(clients=9, rows=60):
@@ -125,22 +93,6 @@ def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
     needs = np.array([rng.choice(sizes, 10, replace=False).sum() for _ in range(500)])
     assert needs.max() <= bound and 0.75 < (needs <= usual).mean() < 0.95 and (needs <= middle).mean() > 0.98
     assert usual < bound / 5
-
-
-@pytest.mark.slow
-def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_path, monkeypatch):
-    fed = skewed([150] + [6] * 39)
-    monkeypatch.setattr(
-        data, "load", lambda name, data_dir=None: dataclasses.replace(fed.dataset, natural=fed.partition)
-    )
-    changes = dict(num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1, algorithm="fedavg")
-    common = dataclasses.replace(SMALL, **changes)
-    summaries = {}
-    for kind in ("device", "stream"):
-        changed = dataclasses.replace(common, examples=kind, out_dir=str(tmp_path / kind))
-        summaries[kind] = fedwin.run(changed, quiet=True)
-    assert accuracies(tmp_path / "stream") == accuracies(tmp_path / "device")
-    assert summaries["device"]["traces"] == 2 <= summaries["stream"]["traces"] <= 3
 
 
 def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(monkeypatch):

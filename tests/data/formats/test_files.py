@@ -33,15 +33,6 @@ def test_members_of_archives(tmp_path, name):
     refused(f"{name}: not a readable tar or zip archive .*fetch it again", files.members, tmp_path / name)
 
 
-def test_members_that_are_not_wanted_are_not_read(tmp_path):
-    zipped(tmp_path / "a.zip", {"good": b"good", "bad": b"a member of unknown use"})
-    blob = bytearray((tmp_path / "a.zip").read_bytes())
-    blob[blob.index(b"unknown")] ^= 1
-    (tmp_path / "a.zip").write_bytes(blob)
-    assert files.members(tmp_path / "a.zip", lambda name: name == "good") == {"good": b"good"}
-    refused("a.zip: not a readable tar or zip archive", files.members, tmp_path / "a.zip")
-
-
 def two(**second):
     first = {"x": np.zeros((2, 3)), "y": np.zeros(2, int)}
     return [("a", first), ("b", {**first, **second})]
@@ -53,9 +44,7 @@ def two(**second):
         ([], "contains no clients"),
         (two()[:1] * 2, "client id 'a' occurs twice"),
         (two(y=np.zeros(1, int)), "client 'b': features differ in length"),
-        (two(z=np.zeros(2)), "client 'b': features .'x', 'y', 'z'."),
         (two(x=np.zeros((2, 4))), "client 'b': 'x' has shape .4,., but .3,. before"),
-        (two(x=np.zeros((0, 3)), y=np.zeros(0, int)), "client 'b': it has no examples"),
         (two(y=np.array([1, 7])), "client 'b': record 1: label 7 is not in 0..4"),
     ],
 )
@@ -67,11 +56,7 @@ def test_streams_of_clients(stream, message):
     "given, message",
     [
         ([0, 1.5], "record 1: label 1.5 is not a whole number"),
-        ([0, np.inf], "record 1: label inf is not a whole number"),
         ([0, np.nan], "record 1: label nan is not a whole number"),
-        ([0, 3e9], "record 1: label 3000000000 is not in"),
-        (["0"], "label '0' is not a whole number"),
-        ([None], "label 'None' is not a whole number"),
         ([np.uint64(2**63)], "record 0: label 9223372036854775808 is not in"),
     ],
 )
@@ -86,9 +71,6 @@ def test_labels_are_whole_numbers(given, message):
     "content, message",
     [
         ("{", "a.json: not a LEAF file with users and user_data"),
-        ("[" * 100_000, "a.json: not a LEAF file"),
-        (json.dumps({"users": ["u"], "user_data": {}}), "a.json, client 'u': it has no x and y"),
-        (json.dumps({"users": ["u"], "user_data": {"u": {"x": "ab", "y": "cd"}}}), "client 'u': it has no x and y"),
         (json.dumps({"users": ["u"], "user_data": {"u": {"x": [1], "y": []}}}), "client 'u': 1 inputs for 0 labels"),
         (json.dumps({"users": ["u", "u"], "user_data": {"u": {"x": [1], "y": [1]}}}), "client id 'u' occurs twice"),
     ],

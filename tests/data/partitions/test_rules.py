@@ -37,13 +37,6 @@ def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
         assert ((part.report["histogram"] > 0).sum(1) <= 2 * s).all()
 
 
-def test_shards_of_balanced_classes_hold_one_to_s_classes():
-    part = data.make_partition(balanced(10, 50_000), "shards", 100, 0)
-    classes = (part.report["histogram"] > 0).sum(1)
-    assert (part.sizes == 500).all() and classes.min() >= 1 and classes.max() == 2
-    assert set(np.unique(part.report["histogram"])) <= {0, 250, 500}
-
-
 @given(s=st.integers(1, 6), clients=st.integers(6, 20))
 @QUICK
 def test_quantity_gives_exactly_s_classes(s, clients):

@@ -43,11 +43,6 @@ def test_npz_files(tmp_path):
         (lambda a: a[2].__setitem__((1, 0), np.inf), "test, record 1: 'x' has NaN or inf"),
         (lambda a: a[3].__setitem__(2, 3), "test, record 2: label 3 is not in 0..2"),
         (lambda a: a[1].__setitem__(5, -1), "train, record 5: label -1"),
-        (lambda a: a.__setitem__(0, np.ones((6, 2), bool)), "train: 'x' is bool"),
-        (lambda a: a.__setitem__(0, np.array(1.0)), "'x' is a single number"),
-        (lambda a: a.__setitem__(3, np.array(1)), "'y' is a single number"),
-        (lambda a: a.__setitem__(1, a[1].astype(np.uint64) + np.uint64(1 << 63)), "train, record 0: label 9223372036"),
-        (lambda a: a.__setitem__(2, np.zeros((3, 0))), r"test: 'x' has shape \(3, 0\), which holds no features"),
     ],
 )
 def test_inconsistent_arrays_are_refused(change, message):
@@ -62,7 +57,6 @@ def test_inconsistent_arrays_are_refused(change, message):
     [
         (np.array([0, 1, 1, np.inf, 1, 1]), "record 3: the client id is inf"),
         (np.array([0, None, 1, 0, 1, 1]), "client ids are object; give whole numbers or text"),
-        (np.zeros((6, 1), int), "give one for each"),
     ],
 )
 def test_clients_that_are_no_ids_are_refused(tmp_path, clients, message):

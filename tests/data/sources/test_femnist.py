@@ -46,13 +46,8 @@ def with_pixel(value):
 @pytest.mark.parametrize(
     "pixels, label, message",
     [
-        (with_pixel(1.7), [1, 2], "record 1: a pixel is NaN or outside 0..1"),
-        (with_pixel(-0.5), [1, 2], "record 1: a pixel is NaN or outside 0..1"),
         (with_pixel(np.nan), [1, 2], "record 1: a pixel is NaN or outside 0..1"),
-        (PAPER, [1, 3.7], "record 1: label 3.7 is not a whole number"),
-        (PAPER, [62, 1], "record 0: label 62 is not in 0..61"),
         (PAPER, ["A", "B"], "label 'A' is not a whole number"),
-        (PAPER[:, :5], [1, 2], "280 pixels are not whole images of 784"),
     ],
 )
 @pytest.mark.parametrize("paper", [0, 1])
@@ -65,10 +60,3 @@ def test_wrong_records_are_named(tmp_path, pixels, label, message, paper):
     write_leaf(tmp_path / "test", {"b": (PAPER.reshape(2, -1).tolist(), [1, 2])})
     with pytest.raises(UserError, match=f"all_data_0_niid_0_keep_0.json.gz, client 'b': {message}"):
         data.load(f"femnist:form=leaf,paper={paper}", tmp_path)
-
-
-def test_a_leaf_client_in_two_files_is_refused(tmp_path):
-    write_femnist(tmp_path, "leaf", characters(), characters())
-    first = min((tmp_path / "train").iterdir())
-    (tmp_path / "train" / "second.json.gz").write_bytes(first.read_bytes())
-    refused("second.json.gz.*'f2101_00' occurs twice", data.load, "femnist", tmp_path)

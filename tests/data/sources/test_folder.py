@@ -73,16 +73,8 @@ def test_any_folder_or_tar_of_images_with_lists(tmp_path):
     [
         ("user_id,image_id,class\n1,id0,0\n1,id9,1\n", "federated_train.csv: image 'id9' .record 2."),
         ("user_id,image_id,class\n1,id0,0\n2,id0,1\n", "line 3: image 'id0' is listed twice"),
-        ("user_id,image_id,class\n1,id0,cat\n", "line 2: class 'cat'"),
-        ("user_id,image_id,class\n1,id0,2028\n", "record 1: class 2028 is not in 0..2027"),
-        ("user,image,class\n1,id0,0\n", "column image_id, user_id is missing"),
         ("user_id,image_id,class\n", "lists no image"),
-        ("user_id,image_id,class\n1,id0,2.7\n", "line 2: class '2.7' is not a whole number"),
-        ("user_id,image_id,class\n1,id0,inf\n", "line 2: class 'inf' is not a whole number"),
-        ("user_id,image_id,class\n1,id0,-1\n", "line 2: class '-1' is not a whole number >= 0"),
         ("image_id,class,user_id\nid0,0,1\nid1,1\n", "line 3: it has fewer values than the 3 columns"),
-        ('user_id,image_id,class\n1,"id0,0\n1,id1,1\n', "line 2: not a CSV file .*is a quote left open"),
-        ('user_id,"image_id,class\n', "not a CSV file"),
     ],
 )
 def test_bad_lists_are_named(tmp_path, train, message):

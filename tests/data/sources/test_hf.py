@@ -11,7 +11,6 @@ import fedwin
 from fedwin import data
 from fedwin.data import cache
 from fedwin.data.sources import shakespeare
-from fedwin.data.sources.hf import files_of
 from fedwin.errors import UserError
 from tests.data.files import refused
 
@@ -144,16 +143,9 @@ def test_it_is_packed_and_trained(saved, tmp_path, monkeypatch):
     [
         ("hf:name=ylecun/mnist", ["no folder", "never downloaded", "load_dataset('ylecun/mnist').save_to_disk"]),
         ("hf:name=both,test=dev", ["no split 'dev'", "train, test, validation", "test="]),
-        ("hf:name=single", ["no split 'test'", "it has train"]),
-        ("hf:name=parquet,test=dev", ["no split 'dev'", "train-00000-of-00002.parquet"]),
         ("hf:name=twice,test=train", ["files of 'train' in one, two"]),
         ("hf:name=both,x=picture", ["no column 'picture'", "it has image, label"]),
-        ("hf:name=both,client=user", ["no column 'user'"]),
-        ("hf:name=both,y=lable", ["no column 'lable'"]),
         ("hf:name=both,x=text,y=label", ["labels are its next characters", "leave out y="]),
-        ("hf:name=both,y=vector", ["whole numbers"]),
-        ("hf:name=both,constants=cifar10", ["3 channels"]),
-        ("hf:name=both,resize=9", ["resize= belongs to size="]),
         ("hf:name=more,x=pixels,y=holes", ["record 1: 'holes' is missing"]),
         ("hf:name=more,x=ragged,y=y", ["'ragged' is not a list of as many numbers"]),
         ("hf:name=more,x=sizes,y=y", ["record 1: an image of 5 x 4 pixels, before 4 x 4", "size="]),
@@ -165,22 +157,7 @@ def test_what_is_wrong_is_one_line(saved, text, words):
     assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_damaged_files(saved, tmp_path):
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "train.parquet").write_bytes(b"PAR1")
-    refused("broken, train: can't be read", data.load, "hf:name=broken", tmp_path)
-
-
 def test_without_the_package_one_line_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     refused(r"need the package datasets .*pip install 'fedwin\[hf\]'", data.load, "hf:name=.", tmp_path)
     refused("no folder .*never downloaded", data.load, "hf:name=squad", tmp_path)
-
-
-def test_files_are_those_of_the_split(tmp_path):
-    names = ("train-00000-of-00002", "train-00001-of-00002", "test", "cache-train", "mnist-test-0", "trainer")
-    for name in names:
-        (tmp_path / f"{name}.parquet").touch()
-    found = lambda split: [path.stem for path in files_of(tmp_path, split)]
-    assert found("train") == ["train-00000-of-00002", "train-00001-of-00002"]
-    assert found("test") == ["mnist-test-0", "test"]

@@ -7,8 +7,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.formats.idx import parse
-from fedwin.errors import UserError
-from tests.data.files import IDX_TYPES, idx, refused, taken, write_idx, write_usps, write_writers, zipped
+from tests.data.files import IDX_TYPES, idx, refused, write_idx, write_usps, write_writers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
@@ -27,11 +26,8 @@ IMAGES = idx(np.zeros((2, 28, 28), np.uint8))
     "blob, message",
     [
         (b"\1\0\x08\1\0\0\0\0", "wrong magic number 01000801"),
-        (b"\0\0\x07\1\0\0\0\0", "wrong magic number"),
         (b"", "wrong magic number .empty"),
         (IMAGES[:-1], "1583 bytes, but the header says 1584"),
-        (IMAGES + b"x", "1585 bytes"),
-        (IMAGES[:9], "9 bytes"),
         (b"\0\0\x08\2" + b"\xff" * 8 + b"x", "truncated or damaged"),
     ],
 )
@@ -67,15 +63,6 @@ def test_emnist_is_transposed_and_letters_start_at_zero(tmp_path):
         refused(f"{path.name}: record 0: {message}", data.load, "emnist:split=letters", tmp_path)
 
 
-def test_emnist_from_its_zip_next_to_a_broken_one(tmp_path):
-    write_idx(tmp_path / "gzip", "emnist-byclass-", "test")
-    zipped(tmp_path / "gzip.zip", {f"gzip/{name}": blob for name, blob in taken(tmp_path / "gzip").items()})
-    (tmp_path / "a.zip").write_bytes(b"PK\3\4 no archive")
-    assert len(data.load("emnist", tmp_path).train["y"]) == 6 and data.load("emnist", tmp_path).num_classes == 62
-    with pytest.raises(UserError, match="a.zip: not a readable"):  # nothing else is there: perhaps this was it
-        data.load("emnist:split=digits", tmp_path)
-
-
 @pytest.mark.parametrize("name", ["usps", "digit5:domains=usps,per_domain=2"])
 def test_usps_maps_sixteen_bit_values_to_bytes(tmp_path, name):
     values = np.repeat([-1000, 0, 1000, -500], 3).astype(np.int16).reshape(12, 1, 1) * np.ones((1, 16, 16), np.int16)
@@ -106,8 +93,6 @@ def test_mnist_by_writer_has_its_writers_as_clients(tmp_path):
     "name, content, message",
     [
         ("t10k-labels-idx1-ubyte", np.array([1, 10, 2], np.uint8), "record 1: label 10 is not in 0..9"),
-        ("t10k-labels-idx1-ubyte", np.array([1, 2.5, 2], np.float32), "record 1: label 2.5 is not a whole number"),
-        ("t10k-labels-idx1-ubyte", np.zeros((3, 1), np.uint8), "an array of shape .3, 1."),
         ("train-labels-idx1-ubyte", np.zeros(5, np.uint8), "5 labels for 6 images"),
     ],
 )

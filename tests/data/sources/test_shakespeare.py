@@ -6,7 +6,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources import shakespeare
-from tests.data.files import objects, refused, write_both
+from tests.data.files import objects, write_both
 
 SNIPPETS = {b"PLAY_A": [b"To be, or not to be", b"x"], b"PLAY_B": [b"\xc3\xa9" * 100, b""], b"PLAY_C": [b"q" * 78]}
 
@@ -21,11 +21,6 @@ def test_shakespeare_rows_are_those_of_fedjax(tmp_path):
         rows = dataset.natural.client(k)
         np.testing.assert_array_equal(dataset.train["x"][rows], expected["x"])
         np.testing.assert_array_equal(dataset.train["y"][rows], expected["y"])
-
-
-def test_a_file_of_something_else_is_refused(tmp_path):
-    write_both(tmp_path, "shakespeare", {b"A": {"text": np.zeros(1)}})
-    refused("shakespeare_train.sqlite, client 'A': there is no 'snippets'", data.load, "shakespeare", tmp_path)
 
 
 def test_shakespeare_ids_and_rows():

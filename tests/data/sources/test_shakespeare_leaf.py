@@ -8,7 +8,6 @@ import pytest
 from fedwin import data
 from fedwin.data.formats import plays
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
-from fedwin.errors import UserError
 from tests.data.files import expect_runs, leaf_windows, refused, tarred, text_of, write_leaf
 
 
@@ -99,11 +98,3 @@ def test_unknown_characters_cause_a_warning(tmp_path, text, last, unknown):
         dataset = data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
     assert dataset.natural.report["unknown_characters"] == unknown
     assert 79 in dataset.train["x"] or unknown == 2
-
-
-def test_pools_that_are_too_small(tmp_path):
-    text = "abcdefgh" * 20
-    for side in ("train", "test"):
-        write_leaf(tmp_path / side, {"me": ([text[:80], text[1:81]], [text[80], text[81]])})
-    with pytest.raises(UserError, match="50 windows are needed, but all roles have only 2"):
-        data.load("shakespeare_leaf:clients=5,train=10,test=1,iid=true", tmp_path)

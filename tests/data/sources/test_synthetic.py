@@ -12,7 +12,6 @@ from tests.data.files import (
     objects,
     paper,
     planes,
-    refused,
     text_of,
     write_both,
     write_femnist,
@@ -137,7 +136,3 @@ def test_stackoverflow_rows_are_well_formed():
     assert (features["x"][:, 0] == 1).all()
     np.testing.assert_array_equal(features["x"][:, 1:], np.where(features["y"][:, :-1] == 2, 0, features["y"][:, :-1]))
     assert set(np.unique((features["y"] == 2).sum(1))) == {0, 1}
-
-
-def test_more_clients_than_examples_are_refused():
-    refused("n=20 training examples cannot have 30 clients", data.load, "femnist_synthetic:clients=30,n=20")

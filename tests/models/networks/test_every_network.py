@@ -16,32 +16,20 @@ NETWORKS = [(name, entry) for name, entry in MODELS.entries.items() if entry.bui
 # Text, shape of one example, classes, parameters: each network as in its source, and its variants.
 SIZES = [
     *((name, *entry.facts["usual"], int(entry.facts["parameters"].replace(",", ""))) for name, entry in NETWORKS),
-    ("emnist_cnn", GRAY, 10, 1_199_882),
-    ("emnist_dense", GRAY, 10, 199_210),
-    ("logistic", GRAY, 10, 7_850),
     ("logistic", (24, 24, 3), 100, 172_900),
     ("lenet5", CIFAR, 100, 815_332),
-    ("mcmahan_cnn", GRAY, 10, 274_026),
     ("resnet20", CIFAR, 100, 275_572),
-    ("resnet20:shortcut=B", CIFAR, 10, 272_474),
     ("resnet20:shortcut=B", CIFAR, 100, 278_324),
     ("resnet18:variant=plain", CIFAR, 10, 11_173_962),
-    ("resnet18:variant=plain", CIFAR, 62, 11_200_638),
-    ("resnet18:variant=plain", CIFAR, 100, 11_220_132),
     ("resnet18:variant=plain,width=8", CIFAR, 10, 176_402),
     ("resnet18:variant=imagenet", CIFAR, 100, 11_227_812),
     ("resnet18:groups=32", CIFAR, 100, 11_247_396),
-    ("resnet18:variant=wsm", CIFAR, 10, 11_178_762),
     ("resnet18:variant=wsm", CIFAR, 100, 11_224_932),
-    ("resnet18:variant=wsm", CIFAR, 62, 11_205_438),
-    ("resnet18:variant=wsm", GRAY, 62, 11_204_286),
     ("resnet18:variant=wsm,norm=bn", CIFAR, 10, 11_178_762),
     ("resnet18:variant=wsm,norm=gn", CIFAR, 10, 11_178_762),
-    ("vgg11", CIFAR, 100, 9_304_548),
     ("digit5_cnn:variant=B", (28, 28, 3), 10, 806_090),
     ("alexnet:variant=paper", (224, 224, 3), 7, 59_107_399),
     ("mobilenetv2", (128, 128, 3), 1203, 3_764_915),
-    ("mobilenetv2", (64, 64, 3), 1000, 3_504_872),
     ("transformer:positions=rotary,tie=false", TEXT, 90, 111_616),
     ("vit:patch=7,layers=2,pool=mean", GRAY, 62, 108_350),
 ]
@@ -108,13 +96,6 @@ def test_features_classifier_and_evaluation(text, shape, classes):
     np.testing.assert_allclose(run(model, variables, other).logits[0], out.logits[0], rtol=1e-4, atol=1e-5)
 
 
-def test_initialization_depends_on_the_key_alone():
-    model = build("digits_mlp", (8, 8, 1), 10)
-    a, b, c = (jax.tree.leaves(model.init(jax.random.key(k)).params) for k in (0, 0, 1))
-    assert all((x == y).all() for x, y in zip(a, b))
-    assert any((x != y).any() for x, y in zip(a, c))
-
-
 def test_bfloat16_computes_low_and_keeps_parameters():
     model = build("cnn:dtype=bfloat16", (8, 8, 1), 10)
     variables, batch = drawn(model), batch_of((8, 8, 1))
@@ -130,16 +111,7 @@ def test_bfloat16_computes_low_and_keeps_parameters():
     [
         ("mlp:hidden=1000000", (8, 8, 1), "mlp would have 1,000,076,000,010 parameters, 3,726 GiB"),
         ("resnet20:groups=3", CIFAR, "resnet20: groups=3 must divide the channels of every .* a divisor of 16"),
-        ("alexnet:groups=7", (224, 224, 3), "a divisor of 64"),
-        ("mobilenetv2:groups=16", CIFAR, "a divisor of 8"),
-        ("mlp:dtype=float33", (8, 8, 1), "dtype=float33 must be one of float32, bfloat16, float64"),
-        ("lenet5:dtype=int32", CIFAR, "dtype=int32 must be one of"),
-        ("lenet5", TEXT, r"lenet5 takes images \[height, width, channels\], not examples of shape \(80,\)"),
         ("leaf_lstm", (8, 8, 1), r"leaf_lstm takes rows of tokens \[length\], not examples of shape \(8, 8, 1\)"),
-        ("mlp", (0, 8, 1), r"not examples of shape \(0, 8, 1\)"),
-        ("lenet", CIFAR, "lenet5"),
-        ("resnet18:variant=wsm", (64, 64, 3), "4x4"),
-        ("mobilenetv2:weights=/nowhere.npz", CIFAR, "does not exist"),
         ("lenet5", (8, 8, 3), "too small"),
         ("transformer:width=10,heads=4", TEXT, "transformer: heads=4 must divide the width, 10"),
         ("transformer:width=12,heads=4,positions=rotary", TEXT, "give 3 per head; choose an even number"),
@@ -150,11 +122,6 @@ def test_an_impossible_network_is_refused_in_one_line(text, shape, words):
     with pytest.raises(UserError, match=words) as caught:
         build(text, shape, 10)
     assert "\n" not in str(caught.value)
-
-
-def test_a_model_has_classes():
-    with pytest.raises(UserError, match="num_classes=0 must be an integer >= 1"):
-        build("mlp", (8, 8, 1), 0)
 
 
 def test_lenet5_with_other_widths():

@@ -8,28 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin.models import build
-from fedwin.models.convolution import avg_pool
 from fedwin.models.networks import resnet
 from tests.models.networks.common import CIFAR, abstract, batch_of, count
-
-
-def test_resnet20_shortcut_a_has_no_parameters():
-    params = abstract(build("resnet20", CIFAR, 10)).params
-    assert not any("shortcut" in key for block in params.values() for key in block)
-    assert any(
-        "shortcut" in key
-        for block in abstract(build("resnet20:shortcut=B", CIFAR, 10)).params.values()
-        for key in block
-    )
-
-
-def test_wsm_pool_ignores_row_and_column_three():
-
-    x = jnp.arange(2 * 4 * 4 * 3, dtype=jnp.float32).reshape(2, 4, 4, 3)
-    pooled = avg_pool(x, (3, 3), (2, 2))
-    assert pooled.shape == (2, 1, 1, 3)
-    np.testing.assert_allclose(pooled[:, 0, 0], x[:, :3, :3].mean((1, 2)), rtol=1e-6)
-    np.testing.assert_array_equal(pooled, avg_pool(x.at[:, 3].set(-9).at[:, :, 3].set(7), (3, 3), (2, 2)))
 
 
 def test_wsm_network_has_the_thesis_norms():

@@ -111,21 +111,3 @@ def test_the_tied_embedding_has_the_gradient_of_both_uses():
     assert float(value) == pytest.approx(float(same), rel=1e-6)
     together = each["classifier"]["kernel"] + each["embedding"]["embedding"].T
     np.testing.assert_allclose(of_both["classifier"]["kernel"], together, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_the_last_position_alone():
-    everywhere, last = (build(f"transformer:{SMALL},predict={p}", (LENGTH,), VOCAB) for p in ("all", "last"))
-    batch = batch_of((LENGTH,), 2, vocab=VOCAB)
-    variables = drawn(last)
-    logits = run(last, variables, batch).logits
-    assert logits.shape == (2, VOCAB)
-    np.testing.assert_allclose(logits, run(everywhere, variables, batch).logits[:, -1], rtol=1e-5, atol=1e-6)
-
-
-def test_bfloat16_keeps_parameters_and_logits_in_float32():
-    model = build(f"transformer:{SIZES},positions=rotary,dtype=bfloat16", (LENGTH,), VOCAB)
-    variables, batch = abstract(model), batch_of((LENGTH,), 2, vocab=VOCAB)
-    out = jax.eval_shape(lambda v: model.apply(v, batch, jax.random.key(0), True), variables)
-    assert out.features.dtype == jnp.bfloat16 and out.logits.dtype == jnp.float32
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
