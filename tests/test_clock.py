@@ -1,8 +1,9 @@
-"""The simulated clock: seconds from bytes and local steps, in metrics.jsonl and in pictures."""
+"""Runs with a simulated clock and with --local_work, --local_steps and fractional --local_epochs."""
 
 import dataclasses
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from fedwin import sampling
 from fedwin.clock import CLOCKS, Load, SimulatedTime, factors
 from fedwin.errors import UserError
 from fedwin.local import work_of_rounds
+from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.run_lines import lines
@@ -43,6 +45,10 @@ def config(directory, **changes):
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("clock") / "whole"
     return directory, fedwin.run(config(directory), quiet=True)
+
+
+def losses(directory):
+    return [line["model"]["loss"] for line in lines(directory, seed=0)]
 
 
 def test_the_slowest_client_decides():
@@ -83,11 +89,6 @@ def test_speeds_from_a_file(tmp_path):
         CLOCKS.build(f"file:path={path}")
 
 
-def test_an_unknown_clock_is_refused(tmp_path):
-    with pytest.raises(UserError, match="Did you mean 'bandwidth'"):
-        fedwin.check(config(tmp_path / "none", clock="bandwith"))
-
-
 def expected_seconds(directory, rounds):
     """The clock of SMALL without its code, from cohorts, sizes, work and bytes."""
     first, last = lines(directory, seed=0)[0], lines(directory, seed=0)[-1]
@@ -110,14 +111,6 @@ def test_a_run_adds_up_its_rounds(whole):
     for line in lines(directory, seed=0)[1:]:
         np.testing.assert_allclose(line["simulated_seconds"], expected_seconds(directory, line["round"]), rtol=1e-12)
     assert summary["seeds"][0]["simulated_seconds"] == lines(directory, seed=0)[-1]["simulated_seconds"]
-
-
-@pytest.mark.slow
-def test_a_continued_run_has_the_same_time(whole, tmp_path):
-    part = tmp_path / "part"
-    fedwin.run(config(part, num_rounds=3), quiet=True)
-    fedwin.run(config(tmp_path / "forked", fork_from=f"{part}@3"), quiet=True)
-    assert lines(tmp_path / "forked", seed=0)[-1] == lines(whole[0], seed=0)[-1]
 
 
 def test_a_saved_time_continues_to_the_bit():
@@ -147,10 +140,14 @@ def test_a_killed_run_with_a_clock_resumes(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_seeds_at_once_have_the_times_of_their_seeds(whole, tmp_path):
-    fedwin.run(config(tmp_path / "both", seeds=[1, 0], seeds_at_once=2), quiet=True)
+@pytest.mark.parametrize(
+    "changes", [{"strategy": "vmapped"}, {"strategy": "chunked:k=2"}, {"seeds_at_once": 2}], ids=str
+)
+def test_ways_to_compute_have_the_same_work_and_times(whole, tmp_path, changes):
+    fedwin.run(config(tmp_path / "other", seeds=[1, 0], **changes), quiet=True)
     times = lambda directory, seed: [line["simulated_seconds"] for line in lines(directory, seed)]
-    assert times(tmp_path / "both", 0) == times(whole[0], 0) != times(tmp_path / "both", 1)
+    assert times(tmp_path / "other", 0) == times(whole[0], 0) != times(tmp_path / "other", 1)
+    np.testing.assert_allclose(losses(tmp_path / "other"), losses(whole[0]), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -158,3 +155,40 @@ def test_missing_clients_take_the_timeout(tmp_path):
     fedwin.run(config(tmp_path / "gone", dropout=0.9, clock="bandwidth:compute=0,timeout=5"), quiet=True)
     found = lines(tmp_path / "gone", seed=0)
     assert found[-1]["simulated_seconds"] == 6 * 5  # in every round some client is missing
+
+
+@pytest.mark.slow
+def test_local_steps_of_whole_epochs_are_epochs(tmp_path):
+    """Clients of equal size: 1797 examples among 20 clients of 89, in 9 batches of 10."""
+    same = dict(partition="iid", local_work="", batch_size=10, num_rounds=2, eval_every=1)
+    sizes = prepare.prepare(config(tmp_path / "none", **same)).federations[0].sizes
+    steps = {-(-int(size) // 10) for size in sizes}
+    assert len(steps) == 1
+    fedwin.run(config(tmp_path / "epochs", **same), quiet=True)
+    fedwin.run(config(tmp_path / "steps", **(same | dict(local_epochs=1, local_steps=2 * steps.pop()))), quiet=True)
+    assert losses(tmp_path / "steps") == losses(tmp_path / "epochs")
+
+
+@pytest.mark.slow
+def test_clients_are_trained_with_the_work_of_their_round(whole):
+    trained = fedwin.load(whole[0], round=3)
+    everything = dataclasses.replace(trained, prepared=dataclasses.replace(trained.prepared, local_work=None))
+    work = trained.prepared.local_work(0, 3, np.arange(20))
+    leaf = lambda model: np.concatenate([np.ravel(x) for x in jax.tree.leaves(model.params)])
+    least = int(work.argmin())
+    some, full = (leaf(fedwin.client_models(run, [least])[0]) for run in (trained, everything))
+    assert np.abs(some - leaf(trained.variables)).max() < np.abs(full - leaf(trained.variables)).max()
+
+
+@pytest.mark.slow
+def test_a_changed_file_of_work_is_refused(tmp_path):
+    path = tmp_path / "work.csv"
+    path.write_text("client,work\n1,0.5\n")
+    files = dict(local_work=f"file:path={path}", clock="bandwidth")
+    first = directories.file_hashes(config(tmp_path, **files))
+    assert first["clock"] == "" and len(first["local_work"]) == 16 and directories.file_hashes(Config()) == {}
+    short = dict(num_rounds=1, final_evals=0, local_epochs=1, **files)
+    fedwin.run(config(tmp_path / "run", **short), quiet=True)
+    path.write_text("client,work\n1,0.6\n")
+    with pytest.raises(UserError, match="was run with another file than --local_work=file:path="):
+        fedwin.run(config(tmp_path / "run", **short), quiet=True)

@@ -78,10 +78,6 @@ def test_choices_accept_changed_parameters():
         registry.check(choice.with_params(radius="far"))
 
 
-def test_build_passes_context_and_parameters():
-    assert make().build("ball:radius=2,color=red", "here") == ("here", 2, "red")
-
-
 @pytest.mark.parametrize(
     "text, words",
     [
@@ -101,30 +97,15 @@ def test_errors_name_culprit_and_remedy(text, words):
         assert word in message
 
 
-def test_a_name_can_be_taken_once():
-    registry = make()
+def test_a_name_is_taken_once_unless_by_the_same_function():
+    registry, other = make(), make()
+    registry.register("ball", other["ball"])  # as by a module that is imported twice
+    assert list(registry.entries) == ["ball"]
     with pytest.raises(UserError, match="'ball' is registered already"):
         registry.register("ball", lambda: None)
 
 
-def test_the_same_function_may_be_registered_again():
-    registry, other = make(), make()
-    registry.register("ball", registry["ball"])
-    registry.register("ball", other["ball"])  # as by a module that is imported twice
-    assert list(registry.entries) == ["ball"]
-
-
-def test_an_entry_has_all_registered_facts():
-    entry = make().entries["ball"]
-    assert (entry.summary, entry.facts, entry.instances) == ("a round thing", {"weight": "2"}, ("ball",))
-    assert [(h.name, h.meaning) for h in entry.hyperparameters] == [
-        ("radius", "how far it reaches, in metres."),
-        ("color", "what it looks like."),
-    ]
-    assert entry.papers[0].title == "Adaptive Federated Optimization"
-
-
-def test_papers_of_the_user():
+def test_papers_of_the_user_and_unknown_ones():
     registry = make()
     bibtex = "@misc{me2026,\n  title = {Mine},\n  url = {https://example.org}\n}"
     registry.register("cube", lambda context: None, paper=bibtex)
@@ -133,16 +114,14 @@ def test_papers_of_the_user():
     assert registry.entries["cone"].papers[0].entry().startswith("@misc{you2026,")
     with pytest.raises(UserError, match="paper='nobody' is not a key"):
         registry.register("cup", lambda context: None, paper="nobody")
-
-
-def test_unknown_facts_are_refused():
     with pytest.raises(UserError, match="no fact 'wait'. Did you mean 'weight'"):
-        make().register("cup", lambda context: None, wait=3)
+        registry.register("cup", lambda context: None, wait=3)
 
 
 def test_tables():
     registry = make()
     registry.register("cup", lambda context, *, full=False: None)
+    assert registry.entries["ball"].facts == {"weight": "2"}
     assert registry.table().splitlines()[2:] == [
         "| ball | a round thing | radius=1.0, color=(required) | 2 kg |"
         " [Adaptive Federated Optimization](https://arxiv.org/abs/2003.00295) |",

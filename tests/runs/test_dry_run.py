@@ -24,55 +24,35 @@ def test_what_is_left_to_run():
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [dict(num_rounds=2), dict(num_rounds=500, algorithm="scaffold", table="host", examples="stream")],
-)
-def test_a_few_rounds_are_timed_and_nothing_is_written(changes, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    dispatches = []
-    time_dispatch = TimedRun.time_dispatch
-
-    def recorded(self, *args, **kwargs):
-        dispatches.append(time_dispatch(self, *args, **kwargs))
-        return dispatches[-1]
-
-    monkeypatch.setattr(TimedRun, "time_dispatch", recorded)
-    found = measure_requirements(Config(**SMALL, **changes), rounds=9, seconds=60.0).timing
-    assert all(math.isfinite(each) and each >= 0 for each in found) and found.seconds_per_round > 0
-    assert sum(count for count, _ in dispatches) == 10  # one that compiles, one that is evaluated, eight more
-    assert not tree_of(tmp_path)
-
-
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [f"--{name}={value}" for name, value in SMALL.items()]
     ended = called("train", *words, "--num_rounds=70000", "--seeds=0,1", "--eval_every=100", "--dry_run")
     assert ended.status == 0 and not ended.lines, ended
-    for part in (
-        "fedavg on digits",
-        "memory: examples",
-        " MB are available\n",
-        "plan: strategy ",
-        "disk: checkpoints ",
-        " MB are free\n",
-        "rounds: 70,000 and 799 evaluations for each of the seeds 0,1\n",
-        " s a round, ",
-        "expected: ",
-        "nothing was written",
-    ):
-        assert part in ended.out, ended.out
+    for start in ("fedavg on digits", "memory: examples", "plan: strategy ", "disk: checkpoints ", "expected: "):
+        assert start in ended.out, ended.out
+    assert "rounds: 70,000 and 799 evaluations for each of the seeds 0,1\n" in ended.out, ended.out
     assert not tree_of(tmp_path)
 
 
-@pytest.mark.slow
-def test_a_dry_run_counts_what_is_done(tmp_path, capsys):
+def test_a_dry_run_times_a_few_rounds_counts_what_is_done_and_writes_nothing(tmp_path, capsys, monkeypatch):
     config = Config(**SMALL, num_rounds=2, out_dir=str(tmp_path / "run"))
     run(config, quiet=True)
-    before = tree_of(tmp_path)
+    before, counts = tree_of(tmp_path), []
+    time_dispatch = TimedRun.time_dispatch
+
+    def recorded(self, *args, **kwargs):
+        found = time_dispatch(self, *args, **kwargs)
+        counts.append(found[0])
+        return found
+
+    monkeypatch.setattr(TimedRun, "time_dispatch", recorded)
     assert dry_run_command.show(config) == 0.0
     assert "for seed 0; done: 2\n" in capsys.readouterr().out and tree_of(tmp_path) == before
+    counts.clear()
+    found = measure_requirements(config, rounds=9, seconds=60.0).timing
+    assert all(math.isfinite(each) and each >= 0 for each in found) and found.seconds_per_round > 0
+    assert sum(counts) == 10  # one that compiles, one that is evaluated, eight more
 
 
 def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypatch):
@@ -99,12 +79,6 @@ def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch
     with pytest.raises(UserError, match=r"^checkpoints: .* available; lower --keep_checkpoints, or choose another"):
         measure_requirements(config)
     assert not tree_of(tmp_path)
-
-
-def test_a_refused_dry_run_is_a_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ended = called("train", "--dataset=nosuch", "--dry_run")
-    assert ended.status == 2 and len(ended.lines) == 1 and "unknown dataset 'nosuch'" in ended.lines[0]
 
 
 @pytest.mark.parametrize("seconds, said", [(0.2, "0.2 s"), (200, "3.3 minutes"), (20_000, "5.6 hours")])

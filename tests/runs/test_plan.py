@@ -37,7 +37,6 @@ def test_what_flags_change():
     plain = of()
     assert of(Strategy(None)).device["clients in training"] == 4 * plain.device["clients in training"]
     assert of(observe=["wima:window=40"]).device["observers"] > of(observe=["wima:window=20"]).device["observers"]
-    assert of(batching="repeat", batch_size=900).device["local batches"] > plain.device["local batches"]
     on_host = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=1)
     assert on_host.host["client table"] > on_host.device["client table"] > 0
     in_file = of(algorithm="scaffold", table="file", num_clients=100, rounds_per_dispatch=1)
@@ -72,12 +71,6 @@ def test_the_largest_part_is_named_with_its_remedy():
     assert found.fits(Memory(10**10, 10**10))
 
 
-def test_large_rings_are_counted_once_over_a_mesh():
-    mesh = jax.sharding.Mesh(jax.devices()[:2], ("clients",))
-    assert str(of(observe=["wima:window=20"])).startswith("memory: examples ")
-    assert of(Strategy(1, mesh), clients_per_round=4).devices == 2
-
-
 def test_memory_of_this_host_and_its_container(tmp_path):
     assert available().host > 1 << 26 and available().device is None
     for name, text in {
@@ -89,13 +82,6 @@ def test_memory_of_this_host_and_its_container(tmp_path):
     assert machine._cgroup_memory(tmp_path) == 400
     (tmp_path / "memory.max").write_text("max")
     assert machine._cgroup_memory(tmp_path) is None and machine._cgroup_memory(tmp_path / "gone") is None
-
-
-def test_a_disk_without_a_limit_is_not_full(monkeypatch, tmp_path):
-    """A tmpfs that was mounted with size=0 reports no blocks, free or not."""
-    unlimited = type("Usage", (), {"total": 0, "used": 0, "free": 0})
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: unlimited)
-    assert machine.free_disk(tmp_path / "new") > 1 << 60
 
 
 def test_files_that_do_not_fit_on_the_disk_are_named():

@@ -8,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 import fedwin
+from fedwin import data, models
 from fedwin.errors import UserError
-from fedwin.runs import prepare, timing
+from fedwin.runs import prepare
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from tests.run_lines import lines
 
@@ -19,7 +22,7 @@ SMALL = Config(
     dataset="digits",
     partition="shards:per_client=2",
     num_clients=20,
-    model="digits_mlp",
+    model="digits_mlp:hidden=8",
     algorithm="scaffold",
     num_rounds=12,
     clients_per_round=4,
@@ -42,6 +45,10 @@ def config(directory, **changes):
     return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
 
 
+def final(directory):
+    return Checkpoints(directory / "checkpoints" / "seed_0").latest()[0]
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
@@ -62,8 +69,9 @@ def test_a_run_leaves_what_it_should(finished):
     assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
     last = lines(directory)[-1]
     assert set(last) == {"seed", "round", "model", "wima3", "ema", "train_loss", "bytes_down", "bytes_up"}
+    parameters = sum(v.size for k, v in final(directory).items() if k.startswith("params."))
     # SCAFFOLD sends two models each way to 4 clients in 12 rounds.
-    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters(directory)
+    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters
     assert summary["traces"] == 1
     assert summary["seeds"][0]["final_round"] == 12 and summary["seeds"][0]["diverged_at"] is None
     mean = np.mean([line["wima3"]["accuracy"] for line in lines(directory)[-2:]])
@@ -73,22 +81,9 @@ def test_a_run_leaves_what_it_should(finished):
     assert known["strategy"] == "chunked:k=1" and known["versions"]["jax"]
 
 
-def parameters(directory):
-    from fedwin.runs.checkpoint import Checkpoints
-
-    leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
-    return sum(v.size for k, v in leaves.items() if k.startswith("params."))
-
-
-def final(directory, seed=0):
-    from fedwin.runs.checkpoint import Checkpoints
-
-    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
-
-
-@pytest.mark.parametrize("keep", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (-1, 10))])
+@pytest.mark.parametrize("keep", [0, 5])
 def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
-    """Everything after the checkpoint of round `keep` (-1: every one) is lost, but some lines after it were written."""
+    """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
     directory, _ = finished
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
@@ -99,6 +94,7 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
             shutil.rmtree(checkpoint)
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
+    (copy / ".config.json.1234").write_text("{")
     fedwin.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
     assert lines(copy) == lines(directory)
     for name, value in final(directory).items():
@@ -124,22 +120,6 @@ def test_methods_with_one_seed_are_paired(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [dict(table="host"), dict(examples="stream")], ids=str)
-def test_residence_changes_no_number_and_survives_a_resume(finished, tmp_path, changes):
-    """Of clients of equal and of different sizes."""
-    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"], observe=[])
-    fedwin.run(config(tmp_path / "ragged", **ragged), quiet=True)
-    for expected, more in ((finished[0], {}), (tmp_path / "ragged", ragged)):
-        mine = tmp_path / f"{expected.name}_moved"
-        fedwin.run(config(mine, **changes, **more), quiet=True)
-        assert lines(mine) == lines(expected)
-        shutil.rmtree(mine / "checkpoints" / "seed_0" / "12")
-        (mine / "summary.json").unlink()
-        fedwin.run(config(mine, **changes, **more), quiet=True)
-        assert lines(mine) == lines(expected)
-
-
-@pytest.mark.slow
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path, capfd):
     directory, _ = finished
     fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0, eval_examples=50), quiet=True)
@@ -154,12 +134,6 @@ def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
     with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
         fedwin.run(config(directory, client_lr=0.2), quiet=True)
-
-
-def test_a_directory_of_another_run_is_rejected(tmp_path):
-    (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="thesis.tex"):
-        fedwin.run(config(tmp_path), quiet=True)
 
 
 @pytest.mark.parametrize("stop", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -183,13 +157,13 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
     fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
     assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
-    with pytest.raises(UserError, match="no checkpoint of round 3"):
-        fedwin.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
-    with pytest.raises(UserError, match="does not match"):
-        fedwin.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
-    with pytest.raises(UserError, match="leaves nothing to train"):
-        fedwin.run(config(tmp_path / "late", fork_from=f"{directory}@10", num_rounds=10), quiet=True)
-    assert not (tmp_path / "none").exists() and not (tmp_path / "late").exists()
+    for round, changes, words in (
+        (3, {}, "no checkpoint of round 3"),
+        (5, PLAIN, "does not match"),
+        (10, dict(num_rounds=10), "leaves nothing to train"),
+    ):
+        with pytest.raises(UserError, match=words):
+            fedwin.run(config(tmp_path / "none", fork_from=f"{directory}@{round}", **changes), quiet=True)
 
 
 @pytest.mark.slow
@@ -204,10 +178,9 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrap", ["ima:window=2,start=8", "swa:start=8,cycle=2"])
-def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wrap):
+def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path):
     """The fork is made so many rounds before the start that the window is full by then."""
-    directory, _ = finished
+    (directory, _), wrap = finished, "ima:window=2,start=8"
     fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@5", wrap=[wrap]), quiet=True)
     fedwin.run(config(tmp_path / "whole", wrap=[wrap]), quiet=True)
     own, whole, other = (
@@ -217,41 +190,7 @@ def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wr
     assert own == whole and own[8] == other[8] and own[12] != other[12]
 
 
-@pytest.mark.slow
-def test_an_average_that_begins_with_a_fork_begins_with_its_model(finished, tmp_path):
-    directory, _ = finished
-    fedwin.run(config(tmp_path / "swa", fork_from=f"{directory}@10", wrap=["swa:start=10,cycle=9"]), quiet=True)
-    fedwin.run(config(tmp_path / "plain", fork_from=f"{directory}@10"), quiet=True)
-    assert lines(tmp_path / "swa")[0]["model"] == lines(tmp_path / "plain")[0]["model"]
-
-
-@pytest.mark.slow
-def test_a_fork_may_move_the_client_table(finished, tmp_path):
-    directory, _ = finished
-    fedwin.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
-    fedwin.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)
-    for where in ("host", "back"):
-        assert lines(tmp_path / where)[-1]["model"] == lines(directory)[-1]["model"]
-
-
-def test_a_run_killed_right_after_its_start_begins_again(finished, tmp_path):
-    """Only the checkpoint of round 0 and the line of the initial model were written."""
-    directory, _ = finished
-    shutil.copytree(directory, tmp_path / "early")
-    for checkpoint in (tmp_path / "early" / "checkpoints" / "seed_0").iterdir():
-        if checkpoint.name.isdigit() and checkpoint.name != "0":
-            shutil.rmtree(checkpoint)
-    (tmp_path / "early" / "summary.json").unlink()
-    (tmp_path / "early" / ".config.json.1234").write_text("{")
-    fedwin.run(config(tmp_path / "early"), quiet=True)
-    assert lines(tmp_path / "early") == lines(directory)
-
-
 def test_objects_take_the_place_of_names(tmp_path):
-    from flax import linen as nn
-
-    from fedwin import data, models
-
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal((60, 5)).astype(np.float32), np.arange(60) % 3
     dataset = data.from_arrays(x, y, x, y, name="mine")
@@ -268,20 +207,14 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
     fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN), quiet=True)
     kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
     assert 6 * 6 in {shape[0] for shape in kernels}
-    with pytest.raises(UserError, match="crop_flip"):
-        fedwin.run(config(tmp_path / "large", augment="crop_flip:size=9"), quiet=True)
-    assert not (tmp_path / "large").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2])
-def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys, monkeypatch, devices):
-    candidates = timing.candidates
-    monkeypatch.setattr(timing, "candidates", lambda clients, _: candidates(clients, devices))
+def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
     plain = dict(strategy="auto", num_rounds=2, **PLAIN)
     fedwin.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
-    assert said.count("ms per round") == 2 * devices and "memory: examples" in said
+    assert said.count("ms per round") == 2 * len(jax.devices()) and "memory: examples" in said
     chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
     shutil.rmtree(tmp_path / "auto" / "checkpoints")
     fedwin.run(config(tmp_path / "auto", **plain))
@@ -290,18 +223,10 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "precision, dtype, model",
-    [
-        ("float64", "float64", "digits_mlp"),
-        ("bfloat16", "float32", "digits_mlp"),
-        ("bfloat16", "float32", "digits_cnn"),
-    ],
-)
-def test_precisions(tmp_path, precision, dtype, model):
-    fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
-    kept = final(tmp_path / "p")
-    assert {str(v.dtype) for k, v in kept.items() if k.startswith("params")} == {dtype}
+@pytest.mark.parametrize("model", ["digits_mlp", "digits_cnn"])
+def test_bfloat16_keeps_float32_parameters(tmp_path, model):
+    fedwin.run(config(tmp_path / "p", precision="bfloat16", num_rounds=3, model=model), quiet=True)
+    assert {str(v.dtype) for k, v in final(tmp_path / "p").items() if k.startswith("params")} == {"float32"}
     assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])
 
 
