@@ -1,7 +1,6 @@
 """The subcommands `fedwin prepare` and `fedwin partition`."""
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from experiments import partition as partition_binary
@@ -24,11 +23,10 @@ def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):
     assert ended.status == 2 and len(ended.lines) == 1 and "alpha=-1" in ended.lines[0]
 
 
-@pytest.mark.parametrize("kind", ["bubbles", "bars"])
-def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
+def test_the_picture_is_drawn_and_the_report_complete(tmp_path):
     dataset = data.load("digits")
     part = data.make_partition(dataset, "dirichlet:alpha=0.5", 20, 0)
-    partition_binary.draw_picture(part, dataset, kind, 12, str(tmp_path / "p.png"))
+    partition_binary.draw_picture(part, dataset, 12, str(tmp_path / "p.png"))
     picture = np.asarray(Image.open(tmp_path / "p.png").convert("RGB"))
     assert picture.shape[0] > 300 and picture.shape[1] > 500
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # colors of ten classes and their edges
@@ -51,4 +49,4 @@ def test_a_sequence_and_a_missing_folder_are_refused(tmp_path):
         dataset = data.load(text)
         part = data.make_partition(dataset, "iid", 5, 0)
         path = str(tmp_path / folder / "p.png")
-        refused(message, partition_binary.draw_picture, part, dataset, "bars", 5, path)
+        refused(message, partition_binary.draw_picture, part, dataset, 5, path)
