@@ -1,6 +1,7 @@
 """Callbacks: called after each evaluation in process 0; all processes learn whether the seed stops."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,7 @@ class FunctionCallback(Callback):
 
 
 def as_callback(on_eval: object) -> Callback | None:
-    """Returns the argument `on_eval` of fedwin.run, a Callback or a function, as a Callback; None stays None.
-
-    Raises:
-      UserError: it is neither.
-    """
+    """Returns `on_eval` of fedwin.run as a Callback; None stays None; raises UserError if it can't be called."""
     if on_eval is None or isinstance(on_eval, Callback):
         return on_eval
     if isinstance(on_eval, type) or not callable(on_eval):
@@ -98,7 +95,6 @@ class RunCallbacks:
 
     Args:
       callbacks: in the order in which they are called; those of process 0 count.
-      num_rounds: number of rounds T.
       listeners: called in process 0 with each new line of metrics.jsonl, such as trackers.
 
     Attributes:
@@ -119,23 +115,20 @@ class RunCallbacks:
         )
 
     def resume(self, seed: int, read: Callable[[], Sequence[Line]]) -> None:
-        """Gives the callbacks the earlier evaluations of a seed.
-
-        Args:
-          read: reads its evaluations; called in process 0, if anything needs them.
+        """Gives the callbacks the earlier evaluations of a seed, which `read` reads in process 0 if any needs them.
 
         Raises:
           UserError: a callback raises an exception.
         """
-        if not self._active:
-            return
 
         def resume() -> None:
             evaluations = [(line["round"], read_outs_of(line)) for line in read()] if self.callbacks else []
             for callback in self.callbacks:
-                _guarded(f"on_eval failed while seed {seed} resumes:", lambda: callback.resume(seed, evaluations))
+                with _guarded(f"on_eval failed while seed {seed} resumes:"):
+                    callback.resume(seed, evaluations)
 
-        multi_process.run_on_all(resume)
+        if self._active:
+            multi_process.run_on_all(resume)
 
     def evaluated(self, line: Line) -> bool:
         """Sends an evaluation to listeners and callbacks; returns whether the seed stops.
@@ -158,8 +151,8 @@ class RunCallbacks:
 def _called(callback: Callback, line: Line) -> bool:
     """Calls a callback with an evaluation; returns whether the seed stops."""
     round, seed = line["round"], line["seed"]
-    failed = f"on_eval failed after round {round} of seed {seed}:"
-    answer = _guarded(failed, lambda: callback(round, seed, read_outs_of(line)), "The run resumes from its checkpoint.")
+    with _guarded(f"on_eval failed after round {round} of seed {seed}:", "The run resumes from its checkpoint."):
+        answer = callback(round, seed, read_outs_of(line))
     if answer is not None and not isinstance(answer, (bool, np.bool_)):
         raise UserError(
             f"on_eval returned {answer!r}; return fedwin.STOP (True) to end the seed, None or False to continue."
@@ -167,10 +160,11 @@ def _called(callback: Callback, line: Line) -> bool:
     return bool(answer)
 
 
-def _guarded(failed: str, call: Callable[[], object], more: str = "") -> object:
-    """Returns the result of a call of the user's code, whose exceptions become UserErrors that begin with `failed`."""
+@contextlib.contextmanager
+def _guarded(failed: str, more: str = "") -> Iterator[None]:
+    """Makes exceptions of the user's code UserErrors that begin with `failed`."""
     try:
-        return call()
+        yield
     except UserError:
         raise
     except Exception as error:

@@ -102,10 +102,9 @@ def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "mode
 
 
 def build(choice: str, eval_val: bool) -> StoppingRule:
-    """Builds the rule of --early_stopping.
+    """Builds the rule of --early_stopping, such as 'patience:rounds=50'.
 
     Args:
-      choice: such as 'patience:rounds=50'.
       eval_val: whether the run evaluates on held-out examples.
 
     Raises:
@@ -128,25 +127,21 @@ class EarlyStopping(Callback):
         self._states: dict[int, Any] = {}
 
     def resume(self, seed, evaluations):
-        """Folds the earlier evaluations of a seed."""
         for round, read_outs in evaluations:
             self(round, seed, read_outs)
 
     def __call__(self, round, seed, read_outs):
-        """Returns whether the seed ends."""
         state = self._states.get(seed) or self.rule.init()
         self._states[seed], stop = self.rule.update(state, round, self._value(read_outs))
         return stop
 
     def _value(self, read_outs: ReadOuts) -> float:
-        rule = self.rule
-        if rule.read_out not in read_outs:
-            raise UserError(_unknown("read-out", "read_out", rule.read_out, read_outs))
-        if rule.metric not in (metrics := read_outs[rule.read_out]):
-            raise UserError(_unknown("metric", "metric", rule.metric, metrics))
-        return metrics[rule.metric]
-
-
-def _unknown(kind: str, option: str, name: str, available) -> str:
-    close = nearest(name, available)
-    return f"early_stopping: {option}={name}: there is no such {kind}.{close} Available: {', '.join(available)}."
+        found: Any = read_outs
+        for option, name in (("read_out", self.rule.read_out), ("metric", self.rule.metric)):
+            if name not in found:
+                kind, close = option.replace("_", "-"), nearest(name, found)
+                raise UserError(
+                    f"early_stopping: {option}={name}: there is no such {kind}.{close} Available: {', '.join(found)}."
+                )
+            found = found[name]
+        return found

@@ -205,10 +205,7 @@ def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def build_all(choices: Sequence[str]) -> dict[str, Tracker]:
-    """Builds the trackers of --track: choice -> Tracker; sends nothing.
-
-    Args:
-      choices: such as 'trackio:project=mine'.
+    """Builds the trackers of --track, such as 'trackio:project=mine': choice -> Tracker; sends nothing.
 
     Raises:
       UserError: a choice is wrong or given twice, or its package is not installed.
@@ -245,11 +242,7 @@ class Tracking:
         self._with_all(lambda choice: self._run(choice, seed).log(line["round"], numbers))
 
     def summary(self, summary: Mapping[str, Any]) -> None:
-        """Sends the summaries of the seeds that have been tracked in this process, and closes their runs.
-
-        Args:
-          summary: of the run, as in summary.json.
-        """
+        """Sends the summaries of the seeds that have been tracked in this process, and closes their runs."""
         for seed, of_seed in summary["seeds"].items():
             self._finish(seed, summary_values(of_seed))
 

@@ -86,12 +86,7 @@ class Checkpoints:
         return self._manager
 
     def save(self, round: int, state: PyTree, extra: Extra) -> None:
-        """Saves a state, and removes the checkpoints that are not to be kept.
-
-        Args:
-          round: completed rounds.
-          state: a pytree.
-          extra: small JSON data to store with it.
+        """Saves the state after some completed rounds, and removes the checkpoints that are not to be kept.
 
         Raises:
           StorageError: the disk is full or can't be written.
@@ -125,9 +120,6 @@ class Checkpoints:
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
         """Returns (name -> leaf, extra) of one checkpoint; large leaves stay in their files (blockwise.Stored).
-
-        Args:
-          round: the checkpoint's round.
 
         Raises:
           UserError: it can't be read, is damaged, or has another format.
@@ -190,8 +182,9 @@ class Checkpoints:
 
     def _set_aside(self, round: int) -> None:
         """Renames a checkpoint; it is not deleted, so that no data of the user is lost silently."""
-        names = (f"damaged_{round}{suffix}" for suffix in ("", *(f"_{number}" for number in range(1, 1000))))
-        target = next(path for name in names if not (path := self.directory / name).exists())
+        target = self.directory / f"damaged_{round}"
+        while target.exists():
+            target = target.with_name(f"{target.name}_again")
         (self.directory / str(round)).rename(target)
         self.close()
 
@@ -291,11 +284,7 @@ class LargeHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class LargeSave(ocp.args.CheckpointArgs):
-    """Arguments of LargeHandler.save.
-
-    Attributes:
-      item: name -> array.
-    """
+    """Arguments of LargeHandler.save: name -> array."""
 
     item: Leaves
 
@@ -305,38 +294,24 @@ def _shapes(arrays: Leaves) -> Extra:
     return {name: [list(value.shape), np.dtype(value.dtype).name] for name, value in arrays.items()}
 
 
-def missing_evaluations(schedule: Schedule, lines: list[Line], start: int, round: int) -> list[int]:
-    """Returns the rounds up to `round` that the schedule evaluates and that are missing in `lines`.
-
-    Args:
-      schedule: when the run evaluates.
-      lines: the seed's lines of metrics.jsonl.
-      start: first round of the run: 0, or the round of a fork.
-      round: last round to check.
-    """
-    written = {line["round"] for line in lines}
-    evaluated = (r for r in range(start, round + 1) if r == start or schedule.evaluated(r))
-    return [r for r in evaluated if r not in written]
-
-
 def newest_checkpoint(
     checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
 ) -> tuple[Leaves, Extra] | None:
-    """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
+    """Returns the checkpoint to resume from: the newest that is intact and has all its evaluations.
 
     Args:
       checkpoints: of a seed, or of a group of vmapped seeds.
-      schedule: when the run evaluates.
       lines: all lines of metrics.jsonl.
       seeds: the seed, or the group.
       start: first round of the run: 0, or the round of a fork.
 
     Returns:
-      None if there are no checkpoints.
+      (leaves, extra), or None if there are no checkpoints.
 
     Raises:
       UserError: there are checkpoints and none can be used.
     """
+    written = {(line["seed"], line["round"]) for line in lines}
 
     def check(round: int, extra: Extra) -> None:
         path = checkpoints.path / str(round)
@@ -348,8 +323,8 @@ def newest_checkpoint(
         for seed in seeds:
             ends = (of_seeds[str(seed)].get(name) for name in ("stopped_at", "diverged_at"))
             end = min([round, *(end for end in ends if end is not None)])
-            missing = missing_evaluations(schedule, [line for line in lines if line["seed"] == seed], start, end)
-            if missing:
+            evaluated = (r for r in range(start, end + 1) if r == start or schedule.evaluated(r))
+            if missing := [r for r in evaluated if (seed, r) not in written]:
                 raise UserError(
                     f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {end} (the first of "
                     f"round {missing[0]}); restore the file, or choose another --out_dir."
@@ -370,10 +345,7 @@ def named_leaves(state: PyTree) -> Leaves:
 
 
 def leaves_of(state: PyTree) -> dict[str, np.ndarray]:
-    """Returns name -> copy of the leaf of a state.
-
-    Copies, because a NumPy view of a device buffer prevents its donation, which doubles the memory of the next rounds.
-    """
+    """Returns name -> copy of the leaf of a state."""
     return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(state).items()}
 
 
@@ -441,11 +413,7 @@ def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
 
 
 def checksum(leaves: Leaves, about: Extra | None = None) -> str:
-    """Returns a hash of names, shapes, dtypes and contents of arrays.
-
-    Args:
-      about: JSON data that the hash includes, if any.
-    """
+    """Returns a hash of names, shapes, dtypes and contents of arrays, and of JSON data if given."""
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
         value = leaves[name]

@@ -43,16 +43,8 @@ Json = dict[str, Any]
 FORMAT = 1
 
 # The files and folders that a run writes into its directory.
-FILES = (
-    "config.json",
-    "metrics.jsonl",
-    "summary.json",
-    SUMS,
-    "tensorboard",
-    "clients",
-    "checkpoints",
-    LOCK_NAME,
-)
+FOLDERS = ("checkpoints", "clients", "tensorboard")
+FILES = ("config.json", "metrics.jsonl", "summary.json", SUMS)
 # Flags that may differ between processes: paths on their hosts.
 HOST_PATHS = ("data_dir", "out_dir", "imports")
 
@@ -137,15 +129,15 @@ class Identity:
 
     def differences(self, previous: "Identity") -> str:
         """Returns a message that names the differences from a previous identity."""
-        changed = []
-        for name in ("jax", "device", "strategy"):
-            then, now = getattr(previous, name), getattr(self, name)
-            if then != now:
-                changed.append(f"{name} was {then} and is {now}")
-        for name in sorted(previous.environment.keys() | self.environment.keys()):
-            then, now = previous.environment.get(name), self.environment.get(name)
-            if then != now:
-                changed.append(f"{name} was {then or 'not set'} and is {now or 'not set'}")
+        then, now = (
+            {"jax": each.jax, "device": each.device, "strategy": each.strategy} | dict(sorted(each.environment.items()))
+            for each in (previous, self)
+        )
+        changed = [
+            f"{name} was {then.get(name) or 'not set'} and is {now.get(name) or 'not set'}"
+            for name in then | now
+            if then.get(name) != now.get(name)
+        ]
         for name in sorted(previous.imports.keys() | self.imports.keys()):
             if previous.imports.get(name) != self.imports.get(name):
                 changed.append(f"the code of {name} has changed")
@@ -160,24 +152,17 @@ def identity(
     initial: dict[str, str],
     dataset: Dataset,
 ) -> Identity:
-    """Returns the identity of a run on this machine.
+    """Returns the identity of a run on this machine, with the normalization of its data set.
 
     Args:
       hashes: seed -> hash of the data, from `data_hashes`.
-      strategy: how cohorts are executed.
-      imports: imported file or module -> hash of its content.
-      initial: seed -> hash of the parameters from another run.
-      dataset: whose normalization is recorded.
     """
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
-    normalization = f"mean {_numbers(dataset.mean)}, std {_numbers(dataset.std)}"
+    text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
+    normalization = f"mean {text(dataset.mean)}, std {text(dataset.std)}"
     recorded = environment(device.platform) | {"normalisation": normalization}
     return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
-
-
-def _numbers(values: Any) -> str:
-    return "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
 
 
 def check_flags(config: Config) -> None:
@@ -242,7 +227,7 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
     with locked(directory):
         new = not (directory / "config.json").exists()
         with _writable(directory):
-            for path in [path for name in (*FILES[:4], "writable") for path in directory.glob(f".{name}.*")]:
+            for path in [path for name in (*FILES, "writable") for path in directory.glob(f".{name}.*")]:
                 path.unlink(missing_ok=True)
         _check_folders(directory)
         try:
@@ -255,7 +240,7 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
 
 def _check_folders(directory: pathlib.Path) -> None:
     """Raises UserError if the folders of an existing run's seeds can't be listed or written."""
-    for name in ("checkpoints", "clients", "tensorboard"):
+    for name in FOLDERS:
         for folder in (directory / name, *sorted((directory / name).glob("seed_*"))):
             with _writable(folder, "make it writable, or choose another --out_dir"):
                 if folder.exists():
@@ -271,12 +256,10 @@ def _has_rounds(directory: pathlib.Path) -> bool:
 
 def _remove(directory: pathlib.Path, itself: bool) -> None:
     """Removes the files of a run, and the directory itself if asked for and empty."""
-    for name in FILES:
-        path = directory / name
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    for name in FOLDERS:
+        shutil.rmtree(directory / name, ignore_errors=True)
+    for name in (*FILES, LOCK_NAME):
+        (directory / name).unlink(missing_ok=True)
     if itself:
         with contextlib.suppress(OSError):
             directory.rmdir()
@@ -357,14 +340,11 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
             remedy = "use the same flags to resume it, or another --out_dir"
             if name == "num_rounds" and value > previous[name]:
                 remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{previous[name]}"
+            text = lambda value: ",".join(map(str, value)) if isinstance(value, list) else value
             raise UserError(
-                f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; {remedy}."
+                f"out_dir={directory} holds a run with --{name}={text(previous[name])}, not {text(value)}; {remedy}."
             )
     return config_file
-
-
-def _text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def write_config(
@@ -378,7 +358,6 @@ def write_config(
     """Writes config.json: all flags, the strategy and data that they resolve to, versions, device.
 
     Args:
-      identity: everything that decides the run's results.
       verified: whether the checksums of the data files were confirmed.
       model: name of the network.
       attackers: seed -> the clients that attack; None or {} without an attack.
@@ -406,8 +385,7 @@ def write_summary(directory: pathlib.Path, summary: Json) -> None:
     with writing(directory / SUMS):
         (directory / SUMS).unlink(missing_ok=True)
     write_json(directory / "summary.json", summary)
-    names = ("config.json", "metrics.jsonl", "summary.json")
-    write_sums(directory, [*(directory / name for name in names), *sorted(directory.glob("clients/*/*.npz"))])
+    write_sums(directory, [*(directory / name for name in FILES[:3]), *sorted(directory.glob("clients/*/*.npz"))])
 
 
 def finished_summary(config: Config) -> Json | None:

@@ -239,11 +239,9 @@ class Journal:
             watch.mark_unsaved()
 
     def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
-        """Saves the state and raises Interrupted if any process received Ctrl-C or SIGTERM.
+        """Saves the state after completed rounds and raises Interrupted if any process received Ctrl-C or SIGTERM.
 
         Args:
-          completed: completed rounds.
-          run: the state after them.
           ended: whether the seed ends here because it diverged or was stopped.
 
         Raises:
@@ -285,12 +283,7 @@ class Journal:
 
 
 def progress_note(loss: float, latest: Sequence[Line]) -> str:
-    """Returns loss and accuracies for the progress line.
-
-    Args:
-      loss: training loss.
-      latest: evaluations of the same read-outs; their mean is shown.
-    """
+    """Returns training loss and accuracies, means over evaluations, for the progress line."""
     names = [name for name, value in latest[0].items() if isinstance(value, dict)] if latest else []
     means = (f"  {name} {np.mean([line[name]['accuracy'] for line in latest]):.4f}" for name in names)
     return f"loss {loss:.4f}" + "".join(means)
@@ -380,7 +373,6 @@ def summarize(
 
     Args:
       journals: seed -> its journal after training.
-      lines: all evaluations (metrics.jsonl).
       traces: number of dispatch programs that were compiled.
       causes: seed -> why it diverged.
 

@@ -188,10 +188,7 @@ def prepared_run(
     Args:
       directory: the run's directory.
       seeds: some of its seeds; None: all.
-      data_dir: folder of the data set's files; None: as in the run.
-      dataset: the object that the run was given in place of a named data set.
-      model: the object that the run was given in place of a named network.
-      imports: modules and .py files of the run (--import), which its directory alone does not import.
+      data_dir, dataset, model, imports: as for `load`.
 
     Raises:
       UserError: there is no such run or seed; the data is not that of the run; or it needs imports.
@@ -264,11 +261,7 @@ class _Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _RecordingSolver(local.Solver):
-    """A local solver that keeps the results of its calls while an algorithm is traced.
-
-    Attributes:
-      results: one per call.
-    """
+    """A local solver that keeps the results of its calls while an algorithm is traced."""
 
     results: list[local.Local] = dataclasses.field(default_factory=list, compare=False)
 

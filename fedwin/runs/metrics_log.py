@@ -16,15 +16,7 @@ from tensorboardX.summary import scalar
 
 from fedwin.callbacks.trackers import scalars
 from fedwin.errors import UserError
-from fedwin.files import (
-    SUMS,
-    AppendFile,
-    json_value,
-    read_verified,
-    replace_bytes,
-    replace_text,
-    writing,
-)
+from fedwin.files import SUMS, AppendFile, json_value, read_verified, replace_bytes, replace_text, writing
 
 # One evaluation: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds; where
 # cohorts vary, also empty_rounds and cohort_sizes (of the rounds since the line before).
@@ -87,28 +79,19 @@ class MetricsLog:
         return [line for line in read_lines(self.path) if line["seed"] == seed]
 
     def truncate_after(self, seed: int, round: int) -> None:
-        """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line.
-
-        Args:
-          round: of the last evaluation that remains.
-        """
+        """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line."""
         self._close_file()
         written = read_lines(self.path)
         lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
         if len(lines) < len(written):
             self._remove_summary()
-        self._keep_client_files(seed, [line["round"] for line in lines if _has_clients(line, seed)])
+        own = [line for line in lines if line["seed"] == seed]
+        kept = [client_file(self.directory, seed, line["round"]) for line in own if "clients" in line]
+        for path in set(client_file(self.directory, seed, 0).parent.glob("*")).difference(kept):
+            with writing(path):
+                path.unlink()
         replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
-        self._events_of(seed).rewrite([line for line in lines if line["seed"] == seed])
-
-    def _keep_client_files(self, seed: int, rounds: list[int]) -> None:
-        """Removes the seed's tables of clients but those of some rounds."""
-        kept = {client_file(self.directory, seed, round) for round in rounds}
-        folder = client_file(self.directory, seed, 0).parent
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path not in kept:
-                with writing(path):
-                    path.unlink()
+        self._events_of(seed).rewrite(own)
 
     def write_clients(self, seed: int, round: int, table: bytes) -> None:
         """Writes the table of the clients that were evaluated after a round, to disk at once."""
@@ -192,10 +175,6 @@ class EventFile:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def _has_clients(line: Line, seed: int) -> bool:
-    return line["seed"] == seed and "clients" in line
 
 
 def _record(event: Event) -> bytes:

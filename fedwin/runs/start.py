@@ -199,14 +199,9 @@ class WarmStart:
           state: the result of `Algorithm.init`, whose averages start with the network's own statistics.
           model: the initial model.
         """
-        copied = lambda: jax.tree.map(jnp.copy, model.stats)
-        return jax.tree.map(
-            lambda node: node._replace(stats=copied()) if _is_model(node) else node, state, is_leaf=_is_model
-        )
-
-
-def _is_model(node: object) -> bool:
-    return isinstance(node, Variables)
+        is_model = lambda node: isinstance(node, Variables)
+        fresh = lambda node: node._replace(stats=jax.tree.map(jnp.copy, model.stats)) if is_model(node) else node
+        return jax.tree.map(fresh, state, is_leaf=is_model)
 
 
 def _seed_of(source: Source, seed: int) -> int:
@@ -222,17 +217,11 @@ def _seed_of(source: Source, seed: int) -> int:
     return seed if seed in seeds else seeds[0]
 
 
-def _shapes(model: Model) -> Leaves:
-    """Returns name -> shape of all parameters and statistics of a network."""
-    own = jax.eval_shape(model.init, jax.random.key(0))
-    return {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(own)}
-
-
 def _wanted(part: str, model: Model) -> Leaves:
     """Returns name -> shape of the leaves of a part, with the same parts as `wima:part=`."""
     own = jax.eval_shape(model.init, jax.random.key(0))
     if part == "all":
-        return _shapes(model)
+        return named_leaves(own)
     try:
         mask = classifier_mask(own.params, model.classifier_path)
     except UserError as error:
@@ -242,7 +231,7 @@ def _wanted(part: str, model: Model) -> Leaves:
         jax.tree.map(lambda in_classifier: in_classifier != features, mask),
         jax.tree.map(lambda leaf: features, own.stats),
     )
-    return {name: leaf for (name, leaf), take in zip(_shapes(model).items(), jax.tree.leaves(chosen)) if take}
+    return {name: leaf for (name, leaf), take in zip(named_leaves(own).items(), jax.tree.leaves(chosen)) if take}
 
 
 def _check_fit(part: str, where: pathlib.Path, model: Model, wanted: Leaves, saved: Leaves) -> None:
@@ -297,7 +286,8 @@ def _from_file(
     source: FileSource, model: Model, wanted: Leaves, input_shape: tuple[int, ...], input_dtype: np.dtype
 ) -> WarmStart:
     dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
-    loaded = interchange.load(source.path, model, _shapes(model), wanted, input_shape, dtype, source.map, source.layout)
+    own = _wanted("all", model)
+    loaded = interchange.load(source.path, model, own, wanted, input_shape, dtype, source.map, source.layout)
     _check_fit(source.part, source.path, model, wanted, loaded.leaves)
     return WarmStart(source, None, {name: loaded.leaves[name] for name in wanted}, loaded.note)
 

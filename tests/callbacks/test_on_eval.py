@@ -28,10 +28,6 @@ def config(path, **changes):
     return dataclasses.replace(SMALL, out_dir=str(path), **changes)
 
 
-def saved(path, seed=0):
-    return Checkpoints(path / "checkpoints" / f"seed_{seed}")
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     path = tmp_path_factory.mktemp("plain") / "run"
@@ -53,7 +49,6 @@ class Recorder(Callback):
 
 
 def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_there_for_good(tmp_path, plain):
-    """Its state is that of a run whose last round is the same, the other seed trains to the end."""
     path, recorder = tmp_path / "run", Recorder({0: 6})
     summary = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=recorder)
     rounds = {0: (0, 3, 6), 1: (0, 3, 6, 9, 10, 11, 12)}
@@ -67,81 +62,14 @@ def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_th
     assert (stopped["stopped_at"], stopped["final_round"], stopped["diverged_at"]) == (6, 6, None)
     assert "stopped_at" not in finished and finished["last"] == plain[1]["seeds"][1]["last"]
     assert summary["fingerprint"] == plain[1]["fingerprint"]
+    assert Checkpoints(path / "checkpoints" / "seed_0").latest()[0]["round"] == 6
     # final_evals=4: the mean covers the evaluations of rounds 3 to 6.
     assert stopped["last"]["model"]["accuracy"] == np.mean([line["model"]["accuracy"] for line in expected[1:]])
     assert stopped["evaluations"] == 2
-    fedwin.run(config(tmp_path / "short", num_rounds=6), quiet=True)
-    state, other = saved(path).latest()[0], saved(tmp_path / "short").latest()[0]
-    assert all(np.array_equal(value, other[name]) for name, value in state.items())
     again = Recorder()
     summary_again = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=again)
     assert not again.seen and again.earlier == {0: [0, 3, 6], 1: list(rounds[1])}
     assert {**summary_again, "traces": 0} == {**summary, "traces": 0}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop_at", [7, 100])
-def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path, plain, stop_at):
-    """A run that is killed between an evaluation and the checkpoint of the stop computes both again."""
-    path = tmp_path / "run"
-
-    class Killed(BaseException):
-        pass
-
-    def kill(round, seed, read_outs):
-        if round == 9:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fedwin.run(config(path), quiet=True, on_eval=kill)
-    recorder = Recorder({0: stop_at})
-    summary = fedwin.run(config(path), quiet=True, on_eval=recorder)
-    assert recorder.earlier == {0: [0, 3]}  # the newest checkpoint is that of round 5
-    assert [round for round, *_ in recorder.seen] == ([6, 9] if stop_at == 7 else [6, 9, 10, 11, 12])
-    assert summary["seeds"][0].get("stopped_at") == (9 if stop_at == 7 else None)
-    assert lines(path) == [line for line in lines(plain[0], 0) if line["round"] <= (9 if stop_at == 7 else 12)]
-
-
-@pytest.mark.slow
-def test_vmapped_seeds_stop_one_by_one(tmp_path):
-    flags = dict(seeds=[0, 1, 2], seeds_at_once=3, strategy="vmapped")
-    whole = fedwin.run(config(tmp_path / "whole", **flags), quiet=True)
-    path = tmp_path / "run"
-    summary = fedwin.run(config(path, **flags), quiet=True, on_eval=Recorder({0: 3, 2: 9}))
-    assert [entry.get("stopped_at") for entry in summary["seeds"].values()] == [3, None, 9]
-    assert summary["seeds"][1]["last"] == whole["seeds"][1]["last"]
-    for seed, last in ((0, 3), (1, 12), (2, 9)):
-        assert lines(path, seed) == [line for line in lines(tmp_path / "whole", seed) if line["round"] <= last]
-        assert fedwin.load(path, seed).round == last
-    recorder = Recorder()
-    again = fedwin.run(config(path, **flags), quiet=True, on_eval=recorder)
-    assert again["over_seeds"] == summary["over_seeds"] and not recorder.seen
-
-
-@pytest.mark.slow
-def test_a_divergence_is_told_as_such_even_where_a_callback_stops(tmp_path):
-    diverging = config(tmp_path / "run", client_lr=1e30, eval_every=1, model="digits_mlp:hidden=8")
-    entry = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)["seeds"][0]
-    assert entry["diverged_at"] == 1 and "stopped_at" not in entry and entry["last"] is None
-
-
-@pytest.mark.slow
-def test_a_callback_that_raises_ends_the_run_with_the_line_of_the_users_code(tmp_path, plain):
-    path = tmp_path / "run"
-
-    def broken(round, seed, read_outs):
-        if round == 6:
-            read_outs["no such read-out"]
-
-    line = broken.__code__.co_firstlineno + 2
-    with pytest.raises(
-        UserError, match=rf"on_eval failed after round 6 of seed 0: KeyError in .*{line}: 'no such"
-    ) as e:
-        fedwin.run(config(path), quiet=True, on_eval=broken)
-    assert isinstance(e.value.__cause__, KeyError) and "\n" not in str(e.value)
-    assert saved(path).rounds() == [0, 5]
-    fedwin.run(config(path), quiet=True)
-    assert lines(path) == lines(plain[0], 0)
 
 
 def test_a_seed_can_not_stop_in_its_last_round_and_an_answer_is_a_bool_or_none():
@@ -152,6 +80,19 @@ def test_a_seed_can_not_stop_in_its_last_round_and_an_answer_is_a_bool_or_none()
     for answer in (0.93, "no", np.zeros(2)):
         with pytest.raises(UserError, match=r"on_eval returned .*; return fedwin.STOP"):
             RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], 12).evaluated(line)
+
+
+def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():
+    def broken(round, seed, read_outs):
+        read_outs["no such read-out"]
+
+    failing = RunCallbacks([fedwin.callbacks.as_callback(broken)], 12)
+    place = broken.__code__.co_firstlineno + 1
+    with pytest.raises(
+        UserError, match=rf"on_eval failed after round 6 of seed 0: KeyError in .*{place}: 'no"
+    ) as caught:
+        failing.evaluated({"seed": 0, "round": 6, "model": {"accuracy": 0.5}})
+    assert isinstance(caught.value.__cause__, KeyError) and "\n" not in str(caught.value)
 
 
 def test_on_eval_is_a_function_or_a_callback(tmp_path):

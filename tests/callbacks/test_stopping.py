@@ -1,23 +1,14 @@
 """Early stopping: when the rules stop, what they refuse, and that a killed run ends where an uninterrupted one does."""
 
 import dataclasses
-import json
-import os
-import pathlib
-import socket
-import subprocess
-import sys
 
 import pytest
 
 import fedwin
 from fedwin.callbacks import STOPPING_RULES, stopping
 from fedwin.errors import UserError
-from fedwin.runs import directory as directories
-from fedwin.runs.directory import hash_of, set_fields
 from tests.run_lines import lines
 
-ROOT = pathlib.Path(__file__).parents[2]
 NAN, INF = float("nan"), float("inf")
 CONFIG = fedwin.Config(
     dataset="digits",
@@ -52,7 +43,6 @@ CURVE = [(0, 0.1), (10, 0.4), (20, 0.5), (30, 0.45), (40, 0.5), (50, 0.499), (60
     "choice, curve, expected",
     [
         ("patience:rounds=30", CURVE, 50),
-        ("patience:rounds=20", CURVE, 40),
         ("patience:rounds=31", CURVE, None),
         ("patience:rounds=1", CURVE, 30),
         # An improvement by 0.1 (from 0.4 to 0.5) is not more than 0.1.
@@ -61,7 +51,6 @@ CURVE = [(0, 0.1), (10, 0.4), (20, 0.5), (30, 0.45), (40, 0.5), (50, 0.499), (60
         ("patience:rounds=20", [(0, NAN), (10, 0.3), (20, NAN), (30, NAN)], 30),
         ("patience:rounds=20,metric=loss", [(0, INF), (10, 3.0), (20, INF), (30, 4.0)], 30),
         ("target:value=0.5", CURVE, 20),
-        ("target:value=0.95", CURVE, None),
         ("target:value=1.2,metric=val_loss", [(10, 2.0), (20, NAN), (30, 1.2)], 30),
     ],
 )
@@ -76,33 +65,17 @@ def test_validation_decides_only_where_clients_hold_out_examples(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "option, message",
-    [
-        ("metric=val_acuracy", "no such metric. Did you mean 'val_accuracy'? Available: accuracy, loss, val_accuracy"),
-        ("read_out=wima9", "no such read-out. Available: model"),
-    ],
-)
-def test_a_metric_that_the_run_does_not_have_is_refused_at_the_first_evaluation(option, message):
-    callback = stopping.EarlyStopping(STOPPING_RULES.build(f"patience:rounds=5,{option}"))
-    with pytest.raises(UserError, match="early_stopping: .*: there is " + message.replace("?", r"\?")):
+def test_a_metric_that_the_run_does_not_have_is_refused_at_the_first_evaluation():
+    callback = stopping.EarlyStopping(STOPPING_RULES.build("patience:rounds=5,metric=val_acuracy"))
+    message = r"no such metric. Did you mean 'val_accuracy'\? Available: accuracy, loss, val_accuracy"
+    with pytest.raises(UserError, match="early_stopping: .*: there is " + message):
         callback(0, 0, {"model": {"accuracy": 0.1, "loss": 2.3, "val_accuracy": 0.1}})
-
-
-def test_hashes_without_a_rule_are_as_before():
-    assert "early_stopping" not in set_fields(CONFIG.decisive())
-    given = dataclasses.replace(CONFIG, early_stopping="patience:rounds=5")
-    assert hash_of(set_fields(given.decisive())) != hash_of(set_fields(CONFIG.decisive()))
-    assert directories.default_directory(given) != directories.default_directory(CONFIG)
 
 
 @pytest.mark.slow
 def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkeypatch, capsys):
     config = dataclasses.replace(CONFIG, early_stopping="patience:rounds=8,min_delta=0.15")
-    seen = []
-    on_eval = lambda *evaluation: seen.append(evaluation)
-    whole = fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "whole")), on_eval=on_eval)
-    assert seen == [(line["round"], 0, {"model": line["model"]}) for line in lines(tmp_path / "whole")]
+    whole = fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "whole")))
     at = whole["seeds"][0]["stopped_at"]
     curve = [(line["round"], line["model"]["val_accuracy"]) for line in lines(tmp_path / "whole")]
     assert at == stops(config.early_stopping, curve) == curve[-1][0] < CONFIG.num_rounds
@@ -126,34 +99,3 @@ def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkey
     assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
     with pytest.raises(UserError, match="holds a run with --early_stopping="):
         fedwin.run(dataclasses.replace(again, early_stopping=""), quiet=True)
-
-
-@pytest.mark.slow
-def test_process_0_calls_and_all_processes_stop(tmp_path):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    code = """
-import pathlib, sys
-import fedwin
-from fedwin.runs.config import Config
-process, path = int(sys.argv[1]), pathlib.Path(sys.argv[2])
-fedwin.multi_process.join("localhost:{port}", 2, process)
-def on_eval(round, seed, read_outs):
-    with open(path / f"called_{{process}}", "a") as file:
-        print(round, file=file)
-    return round >= 8
-summary = fedwin.run({config!r}, quiet=True, on_eval=on_eval)
-(path / f"said_{{process}}").write_text(str(summary["seeds"][0]["stopped_at"]))
-"""
-    config = dataclasses.replace(CONFIG, out_dir=str(tmp_path / "run"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    arguments = [sys.executable, "-c", code.format(port=port, config=config)]
-    started = [subprocess.Popen([*arguments, str(p), str(tmp_path)], env=environment) for p in (0, 1)]
-    assert [process.wait(300) for process in started] == [0, 0]
-    assert [(tmp_path / f"said_{p}").read_text() for p in (0, 1)] == ["8", "8"]
-    assert (tmp_path / "called_0").read_text().split() == ["0", "4", "8"]
-    assert not (tmp_path / "called_1").exists()
-    fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "one")), quiet=True, on_eval=lambda r, *_: r >= 8)
-    assert json.dumps(lines(tmp_path / "one")[:1]) == json.dumps(lines(tmp_path / "run")[:1])
-    assert [line["round"] for line in lines(tmp_path / "run")] == [0, 4, 8]

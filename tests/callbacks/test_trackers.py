@@ -107,26 +107,13 @@ def test_a_tracker_that_raises_warns_once_and_is_left_out(tmp_path, wandb, fails
     assert len(caught) == 1 and len(named(wandb, "log")) == logged
 
 
-@pytest.mark.parametrize(
-    "choices, message",
-    [
-        (["mlfow"], "unknown tracker 'mlfow'. Did you mean 'mlflow'?"),
-        (["wandb:projekt=x"], "has no parameter 'projekt'. Did you mean 'project'?"),
-        (["wandb", "wandb"], "track=wandb is given twice; keep one"),
-    ],
-)
-def test_choices_that_are_refused(tmp_path, wandb, choices, message):
-    config = dataclasses.replace(CONFIG, track=choices, out_dir=str(tmp_path / "run"))
-    with pytest.raises(UserError, match=message.replace("?", r"\?")):
-        fedwin.check(config)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("tracker", TRACKERS)
-def test_a_missing_package_is_refused_before_the_run(monkeypatch, tracker):
+def test_a_tracker_given_twice_and_a_missing_package_are_refused(wandb, monkeypatch):
+    with pytest.raises(UserError, match="track=wandb is given twice; keep one"):
+        fedwin.check(dataclasses.replace(CONFIG, track=["wandb", "wandb"]))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=rf"track={tracker}: the package '{tracker}' is not installed; pip install"):
-        trackers.build_all([tracker])
+    for tracker in TRACKERS:
+        with pytest.raises(UserError, match=rf"track={tracker}: the package '{tracker}' is not installed; pip install"):
+            trackers.build_all([tracker])
 
 
 @pytest.mark.slow
@@ -136,14 +123,13 @@ def test_a_run_with_a_failing_tracker_keeps_every_bit(tmp_path, wandb):
         directories.default_directory(CONFIG)
     )
     config = dataclasses.replace(CONFIG, track=["wandb"], out_dir=str(tmp_path / "tracked"))
-    fedwin.run(config, quiet=True)
+    plain = fedwin.run(config, quiet=True)
     assert [step for _, _, step, _ in named(wandb, "log")] == [0, 2, 4, 5, 6]
     assert named(wandb, "finish")[0][2]["summary/final_round"] == 6
     wandb.FAIL.add("log")
     with pytest.warns(UserWarning, match="track=wandb"):
         failing = fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "failing")), quiet=True)
-    plain = fedwin.run(dataclasses.replace(CONFIG, out_dir=str(tmp_path / "plain")), quiet=True)
-    assert lines(tmp_path / "tracked") == lines(tmp_path / "failing") == lines(tmp_path / "plain")
+    assert lines(tmp_path / "tracked") == lines(tmp_path / "failing")
     assert failing["over_seeds"] == plain["over_seeds"] and failing["fingerprint"] == plain["fingerprint"]
 
 
@@ -171,11 +157,8 @@ def test_trackio_itself(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @installed("mlflow")
-@pytest.mark.parametrize("kind", ["folder", "database"])
-def test_mlflow_itself(tmp_path, monkeypatch, kind):
-    if kind == "database":
-        pytest.importorskip("sqlalchemy", reason="mlflow-skinny needs sqlalchemy and alembic for a database")
-    uri = str(tmp_path / "mlruns") if kind == "folder" else f"sqlite:///{tmp_path}/mlflow.db"
+def test_mlflow_itself(tmp_path, monkeypatch):
+    uri = str(tmp_path / "mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     choice = f'mlflow:experiment=mine,uri="{uri}"'
     track(tmp_path, line(0), line(2), choice=choice, finish=False)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import pathlib
-import random
 import shutil
 import signal
 import subprocess
@@ -41,29 +40,6 @@ def hears(process: subprocess.Popen) -> bool:
         return False
     caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), "0")
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-
-
-def alter(directory: pathlib.Path, rng: random.Random) -> bool:
-    """Flips, cuts or removes a random file of a run; returns False if it has none."""
-    saved = [path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file()]
-    kinds = [[path] for name in ("metrics.jsonl", "config.json") if (path := directory / name).is_file()]
-    kinds += [sorted(saved)] if saved else []
-    if not kinds:
-        return False
-    path = rng.choice(rng.choice(kinds))
-    content = bytearray(path.read_bytes())
-    # An unfinished run has checksums of its checkpoints alone.
-    how = rng.choice(("flipped", "cut", "removed") if path in saved else ("cut", "removed"))
-    if how == "removed" or not content:
-        path.unlink()
-        return True
-    at = rng.randrange(len(content))
-    if how == "cut":
-        del content[at:]
-    else:
-        content[at] ^= rng.randint(1, 255)
-    path.write_bytes(content)
-    return True
 
 
 class Disk:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -96,19 +95,6 @@ def test_files_of_an_unfinished_run(copied):
     log.write(written[-1])
     log.close()
     assert not (copied / "summary.json").exists()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_pipe_in_place_of_a_file_is_refused(copied, name):
-    (copied / name).unlink()
-    os.mkfifo(copied / name)
-    reads = {
-        "config.json": lambda: directories.read_config(copied),
-        "metrics.jsonl": lambda: read_lines(copied / "metrics.jsonl"),
-        "summary.json": lambda: directories.finished_summary(config(copied)),
-    }
-    with pytest.raises(UserError, match=f"{name} (can't be read .not a regular file|is not this run's summary)"):
-        reads[name]()
 
 
 def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied):

@@ -63,19 +63,10 @@ def tree_leaves(variables: Variables):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(variables)]
 
 
-@pytest.mark.parametrize(
-    "algorithm, table",
-    [
-        pytest.param("fedhbm", "host", marks=pytest.mark.slow),
-        pytest.param("mime:beta=0.5", "auto", marks=pytest.mark.slow),
-        pytest.param("fedfa", "auto", marks=pytest.mark.slow),
-    ],
-)
-def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algorithm, table):
-    config = dataclasses.replace(
-        SMALL, dataset="digits", algorithm=algorithm, table=table, out_dir=str(tmp_path / "run")
-    )
-    run(config, quiet=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["mime:beta=0.5", "fedfa"])
+def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algorithm):
+    run(dataclasses.replace(SMALL, dataset="digits", algorithm=algorithm, out_dir=str(tmp_path / "run")), quiet=True)
     first, second = client_models(tmp_path / "run", [2, 5])
     start = load(tmp_path / "run").variables
     assert not np.array_equal(tree_leaves(first)[0], tree_leaves(second)[0])

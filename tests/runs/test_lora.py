@@ -1,7 +1,6 @@
 """--lora: what is trained, sent and averaged; resuming, forks, export, and a pretrained model that must not change."""
 
 import dataclasses
-import json
 import shutil
 
 import jax
@@ -15,6 +14,8 @@ from fedwin.models import merged
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
+from tests.run_lines import lines
+from tests.runs.test_start import leaves
 
 SMALL = Config(
     dataset="digits",
@@ -34,14 +35,6 @@ ADAPTERS = 2 * (64 + 6)
 
 def config(directory, **changes):
     return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
-
-
-def lines(directory):
-    return [json.loads(line) | {"seconds": 0} for line in (directory / "metrics.jsonl").read_text().splitlines()]
-
-
-def leaves(directory, round, seed=0):
-    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)[0]
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +142,6 @@ def test_the_classifier_may_be_trained_in_full(pretrained):
     [
         (dict(init_from=""), "lora=rank=2 adapts a pretrained model; name it with --init_from"),
         (dict(lora="4"), "lora=4 is not key=value,key=value; write, for instance, --lora=rank=4"),
-        (dict(lora="rnk=2"), "has no parameter 'rnk'. Did you mean 'rank'"),
         (dict(init_from="{base}@2:part=features"), "no 'classifier/bias', which is frozen"),
         (dict(observe=["wima:window=2,part=classifier"]), r"no parameters below its classifier path \(none\)"),
     ],
@@ -173,24 +165,3 @@ def test_all_seeds_adapt_one_model(tmp_path):
     one = prepare(two)
     a = [np.asarray(one.start(seed, 1).params["dense1"]["kernel"]["a"]) for seed in (0, 1)]
     assert abs(a[0] - a[1]).max() > 0.01  # A is the seed's own
-
-
-@pytest.mark.slow
-def test_paths_agree(pretrained, tmp_path):
-    shared = dict(init_from=f"{pretrained}@2", lora="rank=2,full=classifier", algorithm="scaffold", num_rounds=4)
-    variants = {
-        "plain": dict(strategy="vmapped"),
-        "together": dict(seeds_at_once=2, strategy="vmapped"),
-        "chunked": dict(strategy="chunked:k=1"),
-        "sharded": dict(strategy="sharded"),
-        "host": dict(table="host", window="host"),
-        "file": dict(table="file", window="file"),
-    }
-    found = {}
-    for name, changes in variants.items():
-        fedwin.run(config(tmp_path / name, seeds=[0, 1], **shared, **changes), quiet=True)
-        found[name] = [leaves(tmp_path / name, 4, seed) for seed in (0, 1)]
-    for name in variants:
-        for mine, plain in zip(found[name], found["plain"]):
-            for leaf in (leaf for leaf in plain if leaf.startswith("params.")):
-                np.testing.assert_allclose(mine[leaf], plain[leaf], rtol=1e-4, atol=1e-6, err_msg=f"{name} {leaf}")

@@ -1,4 +1,4 @@
-"""Random runs, disturbed at random moments: they end as undisturbed ones do, or are refused in one line."""
+"""Random runs, disturbed at random moments: they end as undisturbed ones do."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.runs.disturbance import alter, hears, outcome
+from tests.runs.disturbance import hears, outcome
 
 ROOT = pathlib.Path(__file__).parents[2]
 ROUNDS = 120
@@ -70,7 +70,6 @@ def test_disturbed_runs_end_as_undisturbed_ones(tmp_path):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    compared = 0
     for number in range(4):
         flags = drawn_flags(rng)
         print(*flags)
@@ -80,14 +79,9 @@ def test_disturbed_runs_end_as_undisturbed_ones(tmp_path):
         directory = tmp_path / f"{number} disturbed"
         for _ in range(3):
             signaled(flags, directory, len(undisturbed[1]), rng)
-        altered = rng.random() < 0.5 and alter(directory, rng)
-        status = ended(started(flags, directory))
-        if altered and status == 2:  # a run with altered files may be refused
-            continue
+        assert ended(started(flags, directory)) == 0
         mine = outcome(directory)
         assert {name: leaf.tobytes() for name, leaf in mine[0].items()} == {
             name: leaf.tobytes() for name, leaf in undisturbed[0].items()
         }
         assert mine[1:] == undisturbed[1:]
-        compared += 1
-    assert compared
