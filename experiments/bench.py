@@ -81,10 +81,6 @@ def define_flags() -> dict[str, list[str]]:
 def chosen(name: str, available: Iterable[str]) -> list[str]:
     """Returns the values of a list flag.
 
-    Args:
-      name: of the flag.
-      available: its valid values.
-
     Raises:
       UserError: one is not in `available`.
     """
@@ -164,13 +160,7 @@ def config_of(case: Case, options) -> Config:
 
 
 def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant]:
-    """Returns every way to train a case; fedwin's default comes first.
-
-    Args:
-      case: the workload.
-      options: the flags.
-      python_torch: interpreter that has torch.
-    """
+    """Returns every way to train a case; fedwin's default comes first."""
     request = {"case": dataclasses.asdict(case), "device": "cuda" if options.device == "gpu" else "cpu"}
     request |= {"precision": options.precision}
     variables = {"PYTHONPATH": str(pathlib.Path(fedwin.__file__).parents[1])}
@@ -196,12 +186,7 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
 
 
 def with_file(case: Case, folder: pathlib.Path) -> Case:
-    """Returns a case of unequal clients with its examples in a file; other cases as they are.
-
-    Args:
-      case: the workload.
-      folder: of the file.
-    """
+    """Returns a case of unequal clients with its examples in a file; other cases as they are."""
     if not case.partition:
         return case
     generator = np.random.default_rng(0)
@@ -215,13 +200,6 @@ def with_file(case: Case, folder: pathlib.Path) -> Case:
 
 def measure(case: Case, options, python_torch: str, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
     """Times a case; returns a record per contestant.
-
-    Args:
-      case: the workload.
-      options: the flags.
-      python_torch: interpreter that has torch.
-      effort: how long to measure.
-      say: called with each line of progress.
 
     Raises:
       UserError: fedwin itself could not train it.

@@ -25,12 +25,7 @@ NO_TESTS = 5
 
 
 def checks(docs: str, tests: bool = False) -> dict[str, list[str]]:
-    """Returns name -> command, to be run by this interpreter with -m.
-
-    Args:
-      docs: folder of the documentation site.
-      tests: whether to run the test suite, too.
-    """
+    """Returns name -> command, to be run by this interpreter with -m."""
     commands = {
         "format": ["ruff", "format", "--check", "."],
         "lint": ["ruff", "check", "."],
@@ -49,7 +44,6 @@ def passed(name: str, command: list[str]) -> bool:
     """Runs one check, prints its line (and its output, if it failed) and returns whether it passed.
 
     Args:
-      name: of the check.
       command: to be run with -m.
     """
     if importlib.util.find_spec(command[0]) is None or (

@@ -93,7 +93,6 @@ def parse_method(text: str, base: Config) -> Config:
 
     Args:
       text: 'fedcm:alpha=0.1 --client_lr=0.3'.
-      base: the flags of all methods.
 
     Raises:
       UserError: no name, an unclosed quote, an unknown flag, or one that the comparison sets.
@@ -148,11 +147,6 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
 
 def compare(methods: Iterable[str], base: Config, form: str = "png") -> dict[str, dict]:
     """Checks all methods, runs them below base.out_dir and writes comparison.csv, comparison.md and comparison.png.
-
-    Args:
-      methods: as in --methods.
-      base: the flags of all methods.
-      form: format of the picture.
 
     Returns:
       method -> what `fedwin.run` returned.

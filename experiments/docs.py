@@ -28,7 +28,6 @@ def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
     """Builds the site in `folder`/html; returns the status of Sphinx, which is 1 if it warned.
 
     Args:
-      folder: of the site, its staged pages and Sphinx's cache.
       gallery: whether to run the gallery's examples; else their pages have no pictures.
     """
     folder = pathlib.Path(folder).resolve()

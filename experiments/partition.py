@@ -83,12 +83,6 @@ def main(argv: list[str]) -> None:
 def draw_picture(part: data.Partition, dataset: data.Dataset, shown: int, path: str) -> None:
     """Draws which of the first clients of a partition have how many examples of which class.
 
-    Args:
-      part: the partition.
-      dataset: whose examples it splits.
-      shown: number of clients in the picture.
-      path: of the picture.
-
     Raises:
       UserError: the data set has no classes.
     """

@@ -22,11 +22,6 @@ from .cli import subcommand, unused
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
     """Loads a data set from its original files, which are downloaded if they are missing.
 
-    Args:
-      text: the data set, with its parameters.
-      data_dir: folder of the files.
-      may_download: whether missing files are downloaded.
-
     Raises:
       UserError: files that are missing and can't be downloaded, or a folder that can't be made.
     """
@@ -60,11 +55,8 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
     """Writes the cache of a data set; returns two lines about it.
 
     Args:
-      text: the data set, with its parameters.
       data_dir: folder of the original files, or a parent of it.
       cache_dir: folder of the cache; None: the user's cache directory, where `load` finds it for this data_dir.
-      may_download: whether missing files are downloaded.
-      force: whether an existing cache is replaced.
 
     Raises:
       UserError: files that are missing, damaged or inconsistent; no partial cache is left.

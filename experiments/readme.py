@@ -26,11 +26,6 @@ PARTS = {
 def with_part(text: str, name: str, content: str) -> str:
     """Returns `text` with the part between `<!-- name -->` and `<!-- end of name -->` replaced.
 
-    Args:
-      text: of a page.
-      name: of the part.
-      content: its new text.
-
     Raises:
       ValueError: the part does not exist.
     """

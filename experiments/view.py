@@ -50,9 +50,6 @@ def define_flags() -> dict[str, list[str]]:
 def stamps(paths: Sequence[str]) -> Stamps:
     """Returns run -> times and sizes of its files.
 
-    Args:
-      paths: folders, run directories and stored results.
-
     Raises:
       UserError: a path does not exist.
     """
@@ -63,9 +60,6 @@ def stamps(paths: Sequence[str]) -> Stamps:
 
 def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
     """Returns the runs, and the reasons why others can't be shown.
-
-    Args:
-      paths: folders, run directories and stored results.
 
     Raises:
       UserError: a path does not exist, or there is no run that can be shown.
@@ -104,9 +98,6 @@ def path_of(text: str) -> pathlib.Path:
 def results_page(title: str = "Results of fedwin") -> str:
     """Returns the page of the stored results as HTML.
 
-    Args:
-      title: of the page.
-
     Raises:
       UserError: there are none, or the plotting library is not installed.
     """
@@ -125,10 +116,6 @@ def write(paths: Sequence[str], title: str, out: pathlib.Path, bundle: str, relo
     """Reads the runs, writes their page, and prints its name and size.
 
     Args:
-      paths: folders, run directories and stored results.
-      title: of the page.
-      out: its file.
-      bundle: the plotting library, from `page.library`.
       reload: seconds after which the page loads itself again; 0: never.
     """
     viewed, left_out = read(paths)
@@ -146,9 +133,7 @@ def watch(
     """Calls a function whenever a run has changed; an error of the user's files, such as a removed folder, is printed.
 
     Args:
-      paths: folders, run directories and stored results.
       shown: their `stamps` before they were read.
-      again: the function.
       every: seconds between two looks.
       times: looks; None: without end.
     """

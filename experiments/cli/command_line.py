@@ -46,10 +46,5 @@ def folder_name(text: str) -> str:
 
 
 def with_hash(name: str, text: str) -> str:
-    """Returns `name`, shortened if necessary, followed by the hash of `text`.
-
-    Args:
-      name: of a directory.
-      text: which the name stands for.
-    """
+    """Returns `name`, shortened if necessary, followed by the hash of `text`."""
     return f"{name[:LONGEST]}-{hash_of(text, size=4)}"

@@ -68,7 +68,6 @@ def read(field: dataclasses.Field, text: str) -> Any:
 
     Args:
       field: of Config, not a list.
-      text: what follows `--flag=`.
 
     Raises:
       UserError: the text does not have the field's type.

@@ -34,9 +34,6 @@ def message(error: Exception | str) -> str:
 def check_file(text: str) -> None:
     """Checks that a flagfile can be read.
 
-    Args:
-      text: its path.
-
     Raises:
       UserError: it is missing, a directory, or not UTF-8.
     """

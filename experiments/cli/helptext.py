@@ -46,7 +46,6 @@ def text(
       program: how it is called, with its arguments.
       doc: the docstring of its module.
       groups: title -> names of flags.
-      flag_values: where the flags are defined.
     """
     lines = [doc.strip(), "", f"usage: {program} [--flag=value ...]"]
     for title, names in groups.items():

@@ -46,7 +46,6 @@ def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
 
     Args:
       groups: title -> names of flags, which is changed.
-      flag_values: where flags are defined.
     """
     text = "Time a few rounds, print the requirements (memory, disk, rounds, hours), and stop; nothing is written."
     flags.DEFINE_bool("dry_run", False, text, flag_values=flag_values)
@@ -111,9 +110,6 @@ def _decisive_fields(config: Config) -> tuple:
 
 def show_all(configs: Mapping[str, Config]) -> None:
     """Prints the requirements of several runs, and their total time.
-
-    Args:
-      configs: label -> Config of the run.
 
     Raises:
       UserError: some would be rejected, or do not fit this machine; the requirements of the others are printed first.

@@ -38,8 +38,6 @@ def run(
     Its module may set `ARGUMENTS`, how --help names them; without it any argument that is not a flag is an error.
 
     Args:
-      main: what it does, called with the arguments that are not flags.
-      define_flags: defines its flags and returns them in groups.
       argv: the command line; None: that of the process.
     """
     groups = define_flags()
@@ -81,12 +79,7 @@ def _mute_output() -> None:
 
 
 def report_error(error: Exception, status: int = 2) -> int:
-    """Prints an error as one line on stderr; returns the exit status.
-
-    Args:
-      error: the exception.
-      status: exit status.
-    """
+    """Prints an error as one line on stderr; returns the exit status."""
     print(f"error: {' '.join(flag_errors.message(error).split())}", file=sys.stderr)
     return status
 

@@ -15,8 +15,6 @@ def refuse(
     Args:
       names: of the flags; those that are not defined are skipped.
       reason: why they have no effect, such as 'with --plot=none'.
-      remedy: what the user can do.
-      flag_values: where the flags are defined.
 
     Raises:
       UserError: one is given.
@@ -30,12 +28,6 @@ def refuse_others(
     used: Iterable[str], groups: dict[str, list[str]], reason: str, flag_values: flags.FlagValues = flags.FLAGS
 ) -> None:
     """Checks that no flag of a subcommand is given other than those that are used.
-
-    Args:
-      used: names of the flags that have an effect.
-      groups: title -> names of all flags of the subcommand.
-      reason: why the others have no effect.
-      flag_values: where the flags are defined.
 
     Raises:
       UserError: another one is given.

@@ -29,7 +29,6 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
 
     Args:
       tables: label of a run -> table, as `fedwin.client_table` returns it.
-      metric: of the tables: accuracy, loss.
       models: which, from the runs that have them; empty: all.
 
     Raises:

@@ -42,10 +42,7 @@ def curve(
     out, so that the curve ends at the first stop.
 
     Args:
-      lines: of metrics.jsonl.
-      readout: whose evaluations.
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
-      stopped: seeds that were stopped early.
 
     Raises:
       UserError: there is no evaluation of the read-out, or it lacks the metric.
@@ -94,7 +91,6 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
     """Returns where evaluations stand on the horizontal axis: means over seeds [R].
 
     Args:
-      source: the curve.
       rounds: of its evaluations [R].
       x: one of AXES.
 
@@ -127,10 +123,8 @@ def compute(
 
     Args:
       x: the horizontal axis, one of AXES.
-      every: only rounds that are multiples of this.
       target: value that is marked by a horizontal line.
       limits: lowest and highest value of the axis; None: determined by the data.
-      log: whether the axis of values is logarithmic.
 
     Raises:
       UserError: a curve without such evaluations.

@@ -83,12 +83,6 @@ def at_checkpoint(
 ) -> dict[str, float]:
     """Returns the factors of one round after a checkpoint.
 
-    Args:
-      trained: the model of the checkpoint.
-      clients: that train; by default that round's cohort.
-      replicas: how often every client trains.
-      count: number of examples on which outputs are compared.
-
     Raises:
       UserError: fewer than two clients.
     """

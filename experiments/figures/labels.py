@@ -23,10 +23,8 @@ def of_partitions(
     """Returns the histograms [K, C] of several partitions of a data set, for `compute`.
 
     Args:
-      dataset: whose examples are split.
       partitions: such as 'dirichlet:alpha=0.1'.
       num_clients: K; None: the data set's own, else 100.
-      seed: of the partition.
 
     Raises:
       UserError: an unknown partition, or a data set without classes.

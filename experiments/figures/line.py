@@ -37,7 +37,6 @@ def compute(
     Args:
       ends: label -> Variables of the two models.
       s: points of evaluation; None: 41 from -0.5 to 1.5.
-      splits: of the examples, 'train' and 'test'.
 
     Raises:
       UserError: not two models, or two of different networks.

@@ -22,7 +22,6 @@ class Address(NamedTuple):
     """Address of a trained model.
 
     Attributes:
-      directory: of the run.
       round: of the checkpoint; None: the newest.
       readout: 'model', or the name of a read-out.
     """
@@ -69,9 +68,6 @@ def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
 def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = None) -> list[TrainedModel]:
     """Returns trained models; a data set that several runs share is read once.
 
-    Args:
-      addresses: of the models.
-
     Raises:
       UserError: a missing run, checkpoint or read-out.
     """
@@ -91,7 +87,6 @@ def named(
     """Returns the first model, and label -> parameters and statistics of all.
 
     Args:
-      texts: addresses of the models.
       labels: one per model; empty: labels contain what distinguishes the models.
 
     Raises:

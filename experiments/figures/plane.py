@@ -40,10 +40,7 @@ def compute(
     Args:
       corners: label -> Variables of the three models that span the plane.
       further: label -> Variables of other models.
-      points: of the grid along each axis.
-      margin: how far the grid extends beyond the models.
       mean: whether to evaluate the mean of the three models, too.
-      split: of the examples, 'test' or 'train'.
 
     Raises:
       UserError: not three models, or models that are collinear or not finite.

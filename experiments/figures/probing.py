@@ -38,7 +38,6 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
     """Returns examples of a run's data set.
 
     Args:
-      trained: a model of the run.
       split: 'test', or 'train' for the examples of all clients.
       count: number of examples, drawn once; 0: all, or as many test examples as in the run's evaluations.
     """
@@ -62,14 +61,7 @@ def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
 def probe(
     trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0, recompute: int = 0
 ) -> tuple[Callable, dict[str, Any]]:
-    """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> loss, accuracy ...
-
-    Args:
-      trained: a model of the run, for its network, preprocessing and data set.
-      splits: of SPLITS.
-      count: number of examples per split; 0: all.
-      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
-    """
+    """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> metrics."""
     dataset = trained.prepared.dataset
     calibration = _batches(trained, examples(trained, "train", recompute)) if recompute else []
     batches, probes = {}, {}
@@ -98,8 +90,6 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
     """Returns the outputs of several models on the same examples [M, N, C], in one compiled program.
 
     Args:
-      trained: a model of the run, for its network and preprocessing.
-      models: Variables of the models.
       x: raw examples [N, ...].
 
     Raises:

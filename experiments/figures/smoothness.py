@@ -20,9 +20,6 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
 
         s^2 = 1/2 mean_t (a_{t + 1} - a_t)^2
 
-    Args:
-      last: number of last rounds that count.
-
     Raises:
       UserError: a curve without two such evaluations.
     """

@@ -17,9 +17,7 @@ class Series(NamedTuple):
     """One curve of a figure.
 
     Attributes:
-      label: in the legend.
       lines: evaluations of all seeds, as in metrics.jsonl.
-      readout: whose evaluations.
       since: the first round that is shown; before its start a window average equals the model.
       header: metadata of the run: 'config', 'directory'.
     """
@@ -64,7 +62,6 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
     """Returns the curves of runs and read-outs.
 
     Args:
-      paths: as of `read`.
       wanted: read-outs, from the runs that have them; empty: all of every run.
       labels: one per path; empty: the runs' own.
 

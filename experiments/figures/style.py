@@ -230,12 +230,8 @@ def panels(
 
     Args:
       path: where the picture goes; None: it is not saved.
-      title: of the figure.
-      rows: of panels.
-      columns: of panels.
       width: of a panel, in inches.
       height: of a panel, in inches.
-      **more: for Figure.subplots.
     """
     from matplotlib import style
     from matplotlib.figure import Figure

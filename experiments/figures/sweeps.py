@@ -29,7 +29,6 @@ def compute(
     Args:
       methods: label -> value of the parameter -> a number per seed.
       parameter: label of its axis, with its unit.
-      metric: what the numbers are.
       lost: label -> values at which the method diverged or is near chance; they are marked, and not to scale.
 
     Raises:
@@ -61,7 +60,6 @@ def of_runs(
 
     Args:
       parameter: a field of Config (`clients_per_round`), or the parameter of a choice (`partition.alpha`).
-      last: number of last rounds to average.
 
     Returns:
       Algorithm and read-out -> value -> a number per seed.

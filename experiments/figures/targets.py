@@ -28,9 +28,6 @@ def compute(
 ) -> dict[str, Any]:
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
 
-    Args:
-      targets: values of the metric.
-
     Raises:
       UserError: no target.
     """

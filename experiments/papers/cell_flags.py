@@ -22,14 +22,7 @@ def table_of(item: AnyItem) -> Item:
 
 
 def cell_of(item: AnyItem, row: str, column: str, variant: str = "", scale: str = "paper") -> Cell:
-    """Returns a cell.
-
-    Args:
-      item: a table, or a figure that has rows and columns.
-      row: its name; empty: the first.
-      column: its name; empty: the first.
-      variant: its name; empty: the first that the row and column have.
-      scale: smoke, trend or paper.
+    """Returns a cell; an empty name stands for the first of its axis.
 
     Raises:
       UserError: there is no such cell.

@@ -22,12 +22,10 @@ class Claim:
     """A statement about numbers.
 
     Attributes:
-      text: the statement.
       better: the cells that should be better; axes are 'row', 'column' and 'variant'. Of a figure of trained models
         'reading' and 'metric' name a number, lower is better.
       worse: the cells that they are compared with; other axes as in `better`.
       by: required difference in percentage points.
-      section: where the paper says so.
       over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
     """
 
@@ -49,7 +47,6 @@ def claims_of(item: str, titles: Mapping[str, Mapping[str, str]]) -> tuple[Claim
     """Returns the claims about a table or figure.
 
     Args:
-      item: its name.
       titles: axis -> name -> title.
     """
     return tuple(claim for line in _lines() if item in line["items"].split() for claim in _claims(line, titles))

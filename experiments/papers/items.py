@@ -21,7 +21,6 @@ class Variation:
     """Named changes to the configuration: a row, column or variant of a table, or the base that all cells share.
 
     Attributes:
-      name: on the command line.
       label: in tables and legends; empty: the name.
       paper: fields of Config at paper scale.
       trend: fields at trend scale, from which smoke scale is derived, too; None: the same as `paper`.
@@ -34,7 +33,6 @@ class Variation:
       metric: which of a read-out's metrics counts at paper scale; empty: accuracy.
       fork: share of the rounds from which the run differs from the one without this variation; None: from the start.
       lead_rounds: how many rounds before `fork` the checkpoint is taken, for a window to fill.
-      measure: how a number is computed from the curve.
       warm_start: (variation that another run is, part): training starts with that part of the run's last model.
       x: position on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
@@ -86,14 +84,7 @@ class Variation:
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """Changes of some cells besides those of their row, column and variant.
-
-    Attributes:
-      variation: the changes.
-      rows: names of the rows; empty: all.
-      columns: names of the columns; empty: all.
-      variants: names of the variants; empty: all.
-    """
+    """Changes of some cells besides those of their row, column and variant; without names, of all of an axis."""
 
     variation: Variation
     rows: tuple[str, ...] = ()
@@ -111,13 +102,10 @@ class Cell:
     """One number of a table, or one curve of a figure.
 
     Attributes:
-      row, column, variant: its position.
       runs: the run that it is read from, or the candidates of a grid.
       read: the read-out, an observer's text; empty: the trained model.
-      measure: how the number is computed from the curve.
       reference: another run that the measure needs (for a speed-up); None: none.
       printed: the paper's number; None: none is printed.
-      metric: which of the read-out's metrics counts.
     """
 
     row: Variation
@@ -141,8 +129,6 @@ class Reproduced:
     """Common to all tables and figures that need computation.
 
     Attributes:
-      name: such as 'wima/table2'.
-      title: its subject, one line.
       base: fields that all runs share.
       seeds: at paper scale.
       trend_seeds: at trend scale.
@@ -182,12 +168,8 @@ class Item(Reproduced):
     """A table, or a figure that shows curves or accuracies against a parameter.
 
     Attributes:
-      rows: of the first axis.
-      columns: of the second axis.
       variants: of the third axis, within a cell.
-      overrides: changes of single cells.
       draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
-      axis: label of a sweep's axis.
       table: (paper, table) of the printed numbers; None: nothing is printed.
       paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
     """
@@ -278,7 +260,6 @@ class Analysis(Reproduced):
       runs: changes of each run; their names are those of panels or curves.
       at: checkpoints that are analyzed, as shares of the rounds in (0, 1].
       ends: further checkpoints, counted back from the last round.
-      options: of the picture's kind.
       trend_options: options at trend and smoke scale; None: the same.
       shows: which panels of its kind are drawn; empty: all.
     """
@@ -327,13 +308,7 @@ class Analysis(Reproduced):
 
 @dataclasses.dataclass(frozen=True)
 class Sketch:
-    """An illustration, which needs no computation.
-
-    Attributes:
-      name: such as 'ghb/figure5'.
-      title: its subject.
-      why: there is nothing to reproduce.
-    """
+    """An illustration, which needs no computation."""
 
     name: str
     title: str

@@ -19,7 +19,6 @@ class Curve(NamedTuple):
       rounds: rounds of the evaluations, increasing [n].
       accuracy: in [0, 1], or the values of the metric [n].
       last: how many rounds at the end are averaged.
-      num_rounds: of the run.
       diverged: whether the loss became NaN or infinite.
     """
 
@@ -51,7 +50,6 @@ class Measure:
     """How a number of a table is computed from a curve.
 
     Attributes:
-      unit: of the number.
       name: on axes.
       metric: of the evaluations that the curve has; empty: accuracy.
       reference: fields, merged into those of base and column, of another run that is needed; None: none.
@@ -72,9 +70,7 @@ class Measure:
         """Returns the number of one seed; None if it is undefined.
 
         Args:
-          curve: of the read-out.
           other: of the reference run's model, same seed.
-          scale: smoke, trend or paper.
         """
         raise NotImplementedError
 

@@ -23,15 +23,7 @@ WIDTH = 118
 
 
 class Place(NamedTuple):
-    """The cell that a paper's preset trains.
-
-    Attributes:
-      item: name of the table.
-      row: name of the row.
-      column: name of the column.
-      variant: name of the variant; empty: the first.
-      remark: a further line of its header.
-    """
+    """The cell that a paper's preset trains, its first variant if none is named, and a remark for its header."""
 
     item: str
     row: str

@@ -12,8 +12,6 @@ class Erratum(NamedTuple):
     """A misprint or contradiction in a paper or its public code.
 
     Attributes:
-      where: paper, table or section.
-      printed: the misprint.
       shown: why it is wrong.
       here: the consequence in fedwin.
     """

@@ -104,11 +104,7 @@ def item(
     """Returns an Item whose cells of the stand-in have their searched algorithms and rates.
 
     Args:
-      rows: methods.
-      columns: data and clients.
-      variants: read-outs and the like.
       overrides: changes that precede those of the stand-in.
-      **about: further attributes of the Item.
     """
     own = (*overrides, *_overrides(columns, rows, variants))
     return Item(rows=rows, columns=columns, variants=variants, overrides=own, **about)

@@ -55,8 +55,6 @@ class Checkpoint:
     """A checkpoint of another trajectory, which a trajectory starts from.
 
     Attributes:
-      run: the other trajectory.
-      round: of the checkpoint.
       part: None for a fork (--fork_from); otherwise a warm start with these parameters alone (--init_from).
     """
 
@@ -93,11 +91,7 @@ class Run:
         return self.config().num_rounds
 
     def config(self, **more: Any) -> Config:
-        """Returns the Config of the run; integers become floats where the field is one.
-
-        Args:
-          **more: further fields, which win: seeds, out_dir, observe ...
-        """
+        """Returns the Config of the run; integers become floats where the field is one."""
         values: dict[str, Any] = {**self.fields, **more}
         values |= {name: float(value) for name, value in values.items() if name in _NUMBERS}
         return Config(**values)
@@ -107,7 +101,6 @@ class Run:
 
         Args:
           share: of the rounds after which they differ.
-          fields: what differs from there on.
           lead_rounds: how many rounds earlier the checkpoint is taken; in these both train the same models.
         """
         fork_round = math.floor(share * self.num_rounds + 1e-9)

@@ -32,13 +32,8 @@ class ComparisonRow(NamedTuple):
     """One read-out of one method.
 
     Attributes:
-      method: as in --methods.
-      readout: model, wima50 ...
-      accuracy: interval over seeds.
       difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
       reference: the first method on the same data.
-      summary: that `fedwin.run` returned.
-      config: of the run, with its out_dir.
       megabytes: sent in all rounds of a seed.
     """
 
@@ -72,12 +67,7 @@ def references(configs: Mapping[str, Config]) -> dict[str, str]:
 
 
 def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[ComparisonRow]:
-    """Returns the rows of finished runs.
-
-    Args:
-      summaries: method -> summary that `fedwin.run` returned.
-      configs: method -> its Config, with its out_dir.
-    """
+    """Returns the rows of finished runs."""
     rows, first = [], references(configs)
     for method, summary in summaries.items():
         reference = scores.by_seed(summaries[first[method]], PLAIN, "accuracy")

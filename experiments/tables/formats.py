@@ -32,7 +32,6 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = 
 
     Args:
       rows: the cells; the first row is the head.
-      width: most characters of a line.
       rule: whether a line of dashes follows the head.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -89,8 +89,6 @@ def value_of(field: dataclasses.Field, piece: str, text: str) -> Any:
     """Returns the value of a field that a piece of an axis stands for; a list for a repeated flag.
 
     Args:
-      field: of Config.
-      piece: the text of the value.
       text: the axis, for messages.
 
     Raises:

@@ -157,8 +157,6 @@ class Pruning(Callback):
     T for every earlier seed, so that a seed is compared with the same seed of other trials.
 
     Args:
-      trial: the optuna.Trial.
-      config: of its run.
       metric: (read-out, metric).
       reported: the largest step that an ended process has reported, -1 for none: it did not prune before.
     """
@@ -187,11 +185,8 @@ class Search:
     """A study in a sweep's folder, which processes with the same command share.
 
     Args:
-      settings: of the search.
       space: field -> texts of its values.
       base: flags of all runs, whose out_dir is the folder.
-      select: the metric of the objective.
-      readout: whose metric.
 
     Raises:
       UserError: the folder holds a study of another search, or the runs of the lowest values would be rejected.

@@ -34,8 +34,6 @@ class Scale(NamedTuple):
 
     Attributes:
       name: axis label, with the unit.
-      factor: by which values are multiplied.
-      digits: decimals.
       smaller: whether lower values are better.
     """
 
@@ -56,11 +54,8 @@ def draw(
     """Draws a finished grid to a PNG.
 
     Args:
-      axes: field -> values.
       intervals: label -> the metric that its run is ranked by.
       ranked: labels from best to worst, without diverged runs.
-      scale: how that metric is written.
-      path: of the picture.
     """
     # Axes with a single value are not drawn.
     drawn_axes = {field: values for field, values in axes.items() if len(values) > 1} or dict(list(axes.items())[:1])
@@ -199,10 +194,7 @@ def draw_search(
 
     Args:
       trials: label -> optuna.trial.FrozenTrial.
-      intervals: label -> the metric that its run is ranked by.
       ranked: labels from best to worst, without diverged and pruned runs.
-      scale: how that metric is written.
-      path: of the picture.
     """
     distributions = {name: d for trial in trials.values() for name, d in trial.distributions.items()}
     columns = min(len(distributions), COLUMNS)

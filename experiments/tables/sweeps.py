@@ -73,8 +73,6 @@ def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUS
     process dies.
 
     Args:
-      configs: label -> Config of the run, each with its own out_dir.
-      say: called with each line of progress.
       pause: seconds between two checks of locked runs.
     """
     done: dict[str, Summary] = {}
@@ -118,9 +116,7 @@ def ranking(summaries: Summaries, select: str, readout: str = PLAIN) -> list[str
     A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
 
     Args:
-      summaries: label -> summary that `fedwin.run` returned.
       select: a metric; of losses the lowest is best, of all others the highest.
-      readout: whose metric.
     """
     scored = {label: score(summary, select, readout) for label, summary in summaries.items()}
     sign = 1 if select.endswith(SMALLER) else -1
@@ -139,10 +135,6 @@ class Sweep:
     Attributes:
       axes: field -> values, or the texts of a search's ranges.
       points: label of a run -> field -> value.
-      configs: label -> Config of the run.
-      summaries: label -> summary that `fedwin.run` returned.
-      select: the metric that selects the best run.
-      readout: whose metric.
       trials: label -> optuna.trial.FrozenTrial of a search; empty: a grid.
       pruned: label of a pruned trial -> the round; such trials are not ranked.
     """

@@ -19,7 +19,6 @@ class Effort(NamedTuple):
     """How long to measure.
 
     Attributes:
-      turns: number of turns of every contestant.
       turn_seconds: of a turn, which has at least one round.
       case_seconds: turns are cut to about this much per case, but never below 3.
     """
@@ -33,10 +32,7 @@ class Contestant(NamedTuple):
     """A process to time.
 
     Attributes:
-      label: its name in tables.
-      command: that starts it, a script of `peers`.
       request: its first line of input.
-      variables: of its environment.
     """
 
     label: str
@@ -51,9 +47,6 @@ class PeerFailed(RuntimeError):
 
 class Process:
     """A running contestant.
-
-    Args:
-      contestant: to start.
 
     Attributes:
       version: of the contestant, after `ready`.
@@ -113,7 +106,6 @@ class Timing:
     """Measurements of a contestant.
 
     Attributes:
-      version: of the contestant.
       seconds: per round, one value per turn.
     """
 
@@ -142,8 +134,6 @@ def take_turns(
 
     Args:
       contestants: to time; one that fails is left out.
-      effort: how long to measure.
-      say: called with each line of progress.
 
     Returns:
       (label -> Timing, label -> reason of those that were left out).

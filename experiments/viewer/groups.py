@@ -28,9 +28,6 @@ class Entry:
     """A read-out of a run in a group.
 
     Attributes:
-      run: name of the run.
-      readout: of the run.
-      label: in the legend.
       panel: the part of the group that it is shown in; '' if there is one part.
     """
 
@@ -47,8 +44,6 @@ class Group:
     Attributes:
       name: of the folder or table; groups have different names.
       heading: under which the page lists it, and an address may name its first group.
-      note: its description.
-      entries: its read-outs of runs.
       numbers: of a table, a row per number: row, column, printed, ours, standard deviation, seeds, unit.
       claims: of the paper: (claim, verdict).
     """
@@ -62,11 +57,7 @@ class Group:
 
 
 def of_folders(viewed: Iterable[ViewedRun]) -> list[Group]:
-    """Returns a group of all runs and, if they are in several folders, one for each folder.
-
-    Args:
-      viewed: the runs.
-    """
+    """Returns a group of all runs and, if they are in several folders, one for each folder."""
     every = list(viewed)
     folders: dict[str, list[ViewedRun]] = {}
     for run in every:

@@ -61,9 +61,6 @@ def payload(
     """Returns the data of a page: curves thinned, numbers complete.
 
     Args:
-      viewed: the runs.
-      groups: of them.
-      left_out: why runs were left out.
       reload: seconds after which the page loads itself again; 0: never.
     """
     metrics = dict.fromkeys(curve["metric"] for run in viewed for curve in run.curves)
@@ -113,12 +110,7 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
 
 
 def colors(labels: list[str], dark: bool) -> list[str]:
-    """Returns a color per label: those of methods if they differ, else a palette.
-
-    Args:
-      labels: in the order of the legend.
-      dark: whether the page is dark.
-    """
+    """Returns a color per label: those of methods if they differ, else a palette."""
     found = [look["color"] for look in style.looks(labels)]
     if len(set(found)) < len(found):
         found = list(style.COLORS[: len(found)])
@@ -148,9 +140,6 @@ def differing(viewed: Sequence[ViewedRun]) -> list[str]:
     """Returns the fields and parameters of choices in which runs differ, numbers first.
 
     A choice whose name is the same everywhere is described by its parameters.
-
-    Args:
-      viewed: the runs.
     """
     values = [DEFAULTS | run.settings for run in viewed]
     columns = {name: [each.get(name) for each in values] for each in values for name in each}
@@ -162,21 +151,13 @@ def differing(viewed: Sequence[ViewedRun]) -> list[str]:
 
 
 def packed(data: dict[str, Any]) -> str:
-    """Returns data as base64 of compressed JSON: letters and digits, whatever texts it contains.
-
-    Args:
-      data: JSON data.
-    """
+    """Returns data as base64 of compressed JSON: letters and digits, whatever texts it contains."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def unpacked(page: str) -> dict[str, Any]:
-    """Returns the data of a page.
-
-    Args:
-      page: its text.
-    """
+    """Returns the data of a page."""
     found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', page)
     assert found is not None
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
@@ -186,11 +167,6 @@ def build(data: dict[str, Any], title: str, bundle: str) -> str:
     """Returns the page as HTML.
 
     Its policy (Content-Security-Policy) allows the two scripts of the page, by their hashes, and no connection.
-
-    Args:
-      data: as `payload` returns it.
-      title: of the page.
-      bundle: from `library`.
     """
     scripts = [inline(bundle), inline((FOLDER / "page.js").read_text())]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]

@@ -138,11 +138,6 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
 def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:
     """Reads a run directory or a stored result.
 
-    Args:
-      path: of the run.
-      name: of the run.
-      most: points of a curve.
-
     Raises:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
@@ -161,11 +156,7 @@ def of_record(
     """Returns a run from its evaluations.
 
     Args:
-      record: of the run.
-      name: of the run.
-      command: that runs it.
       directory: of the run; None: a stored result.
-      most: points of a curve.
     """
     lines, config = record.lines, record.config
     ends = (record.summary or {"seeds": {}})["seeds"]
@@ -182,11 +173,7 @@ def of_record(
 
 
 def parameters(config: Mapping[str, Any]) -> Fields:
-    """Returns the parameters of choices: {'partition.alpha': 0.1} of partition='dirichlet:alpha=0.1'.
-
-    Args:
-      config: fields of Config.
-    """
+    """Returns the parameters of choices: {'partition.alpha': 0.1} of partition='dirichlet:alpha=0.1'."""
     found: Fields = {}
     for name, value in config.items():
         texts = value if isinstance(value, list) else [value]

@@ -177,13 +177,9 @@ def averaging(
     """Returns a variant that averages.
 
     Args:
-      name: of the variant.
-      label: as tables show it.
-      window: P.
       start: share of the rounds at which averaging starts.
       earlier: share of the rounds by which the fork precedes it, to fill the window.
       more: further parameters of the wrapper, with a comma before them.
-      **about: further attributes of the Variation.
     """
     wrap = Fields(wrap=[f"ima:window={window},start={start}{more}"])
     return Variation(name, label, wrap, fork=round(start - earlier, 6), **about)

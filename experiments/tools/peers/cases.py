@@ -17,10 +17,8 @@ class Published(NamedTuple):
     """A published benchmark.
 
     Attributes:
-      work: what is trained.
       rounds: of the whole work.
       figures: time, tool and hardware as the source names them.
-      source: address of the figures.
       share: clients of the work's cohort per client of the case's.
     """
 
@@ -36,23 +34,14 @@ class Case:
     """One workload. Every client takes full batches of its examples, shuffled per epoch.
 
     Attributes:
-      name: of the case.
       model: the network's name here and in the peers.
-      shape: of one example.
-      classes: C.
       total: clients of the federation.
       clients: those of a round.
       examples: per client; of published cases the mean over the work's clients, in whole batches.
-      batch: B.
-      epochs: passes over the examples.
-      lr: local learning rate.
       vocabulary: number of token ids; 0: examples are numbers.
       every: whether every token has a label, as the next token's prediction has.
-      algorithm: as fedwin names it.
-      peers: contestants that train it.
       partition: unequal clients: the partition of 60,000 examples that fedwin makes; '': equal clients.
       file: an .npz file with the unequal clients: x [N, *shape], y [N], sizes [total]; passes end with a partial batch.
-      published: the benchmark that the case stands for, or None.
     """
 
     name: str
@@ -164,10 +153,6 @@ CASES = {case.name: case for case in (*_own, *_published)}
 def scaled(case: Case, text: str) -> Case:
     """Returns the case with equal clients and the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch.
 
-    Args:
-      case: the workload.
-      text: the cohort.
-
     Raises:
       ValueError: the text has another form.
     """
@@ -206,13 +191,7 @@ def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def batches(case: Case, size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Returns the rows of a client's batches in one round: full ones, or of a file passes that end with a partial one.
-
-    Args:
-      case: the workload.
-      size: examples of the client.
-      generator: of random numbers.
-    """
+    """Returns the rows of a client's batches in a round: full ones, or of a file passes that end with a partial one."""
     passes = [generator.permutation(size) for _ in range(case.epochs)]
     if case.file:
         return [rows for each in passes for rows in np.split(each, range(case.batch, size, case.batch))]

@@ -25,12 +25,7 @@ from fedjax.core import for_each_client
 
 
 def built(case: cases.Case, model: fedjax.Model) -> fedjax.FederatedAlgorithm:
-    """Returns FedAvg, FedAvg with Adam on the server (fedopt:...), or APFL.
-
-    Args:
-      case: the workload.
-      model: the network.
-    """
+    """Returns FedAvg, FedAvg with Adam on the server (fedopt:...), or APFL."""
     gradient, sgd = fedjax.model_grad(model), fedjax.optimizers.sgd
     batches = fedjax.ShuffleRepeatBatchHParams(batch_size=case.batch, num_epochs=case.epochs)
     if case.algorithm == "apfl":

@@ -32,11 +32,8 @@ def train(config: dict[str, Any], dataset: fedwin.data.Dataset, rounds: int, tur
     The first turn, which compiles, is not reported.
 
     Args:
-      config: fields of the Config.
-      dataset: of the case.
       rounds: of a turn.
       turns: rounds of the turns that follow.
-      answer: prints a JSON line.
     """
     started, following = 0.0, rounds
 

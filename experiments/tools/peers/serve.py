@@ -29,7 +29,6 @@ def serve(version: str, prepare: Callable[[dict], Callable[[int], float]]) -> No
     """Answers until standard input ends.
 
     Args:
-      version: of the contestant.
       prepare: request -> function that trains n rounds and returns their seconds.
     """
     request, answer, turns = connect()

@@ -82,10 +82,6 @@ class NextToken(nn.Module):
     """Embedding, LSTMs [, dense], classifier at every step: logits [B, classes, T], as cross_entropy takes them.
 
     Args:
-      classes: number of ids.
-      embed: width of the embedding.
-      hidden: width of the LSTMs.
-      layers: number of LSTMs.
       project: width of the dense layer; 0: none.
     """
 
@@ -150,12 +146,7 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def tensors(x, y):
-    """Returns each client's examples as tensors: images with channels first, ids and labels int64.
-
-    Args:
-      x: per client, examples.
-      y: per client, labels.
-    """
+    """Returns each client's examples as tensors: images with channels first, ids and labels int64."""
     images = [torch.from_numpy(each) for each in x]
     images = [each if each.is_floating_point() else each.long() for each in images]
     images = [each.movedim(-1, 1).contiguous() if each.ndim == 4 else each for each in images]

@@ -67,11 +67,7 @@ KEPT = re.compile(r"(``.+?``|`[^`]+`|https?://[^\s),]+)")
 
 
 def escaped(text: str) -> str:
-    """Returns plain text as reStructuredText: backquotes are code, all other markup is escaped.
-
-    Args:
-      text: of a docstring.
-    """
+    """Returns plain text as reStructuredText: backquotes are code, all other markup is escaped."""
     parts = KEPT.split(text)
     parts[::2] = [re.sub(r"([\\*|`]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
     # Code must not touch a letter: an escaped space is nothing.
@@ -110,9 +106,7 @@ def figures(block, block_vars, gallery_conf) -> str:
     """Saves the figures of a block of an example, pyplot's and those that fedwin's functions return, for its page.
 
     Args:
-      block: type, code and line of the block.
       block_vars: the example's variables, and the names of its next pictures.
-      gallery_conf: the gallery's configuration.
     """
     made = [plt.figure(number) for number in plt.get_fignums()]
     for value in list(block_vars["example_globals"].values()):

@@ -87,9 +87,6 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
     """Returns a page whose relative links are those of the site.
 
     Args:
-      text: of the page.
-      path: of the page in the repository.
-      places: of the pages.
       files: place in the site -> file of the repository; linked files that are no pages are added.
     """
     above = pathlib.PurePosixPath(places[path]).parent
@@ -144,7 +141,6 @@ def with_viewer(page: str, paper: str) -> str:
     """Returns a page of the results with the viewer below its introduction.
 
     Args:
-      page: its text, an introduction and sections.
       paper: whose tables the viewer opens with; '' for any.
     """
     address = pathlib.PurePosixPath(VIEWER).name
