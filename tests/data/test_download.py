@@ -5,7 +5,6 @@ import hashlib
 import http.server
 import io
 import lzma
-import socketserver
 import threading
 import warnings
 
@@ -102,33 +101,6 @@ def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
     assert isinstance(data.load("mnist", tmp_path / "cache").train["x"], np.memmap)
     refused("found no emnist.*By hand.*gzip.zip", prepare.prepare, "emnist", tmp_path, tmp_path)
     refused("--data_dir", prepare.prepare, "digits", None, None)
-
-
-@pytest.mark.parametrize(
-    "answer, message",
-    [
-        (b"nonsense\r\n\r\n", "cannot be reached .*nonsense.*download it by hand"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "interrupted after"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\nConnection: close\r\n\r\nabc", None),
-    ],
-)
-def test_answers_that_are_not_http_or_end_early(tmp_path, answer, message):
-    class Raw(socketserver.StreamRequestHandler):
-        def handle(self):
-            while self.rfile.readline().strip():
-                pass
-            self.wfile.write(answer)
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw) as running:
-        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.1:{running.server_address[1]}/file.bin"
-        if message is None:
-            assert download.fetch(url, tmp_path).read_bytes() == b"abc"
-        else:
-            with pytest.raises(UserError, match=message) as error:
-                download.fetch(url, tmp_path)
-            assert "\n" not in str(error.value) and not (tmp_path / "file.bin").exists()
-        running.shutdown()
 
 
 def test_a_disk_that_is_full_or_not_ours_is_named(tmp_path, server, monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources import shakespeare_texts
-from fedwin.data.sources.cifar_names import PARENT
 
 ROOT = os.environ.get("FEDWIN_DATA_DIR")
 pytestmark = [
@@ -74,13 +73,6 @@ def test_numbers_of_examples(choice):
     for side, counts in zip((dataset.train, dataset.test), expected):
         assert counts is None or np.bincount(side[key]).tolist() == counts
     assert np.asarray(dataset.train["x"][:1]).std() > 1
-
-
-def test_labels_of_cifar100():
-    names = need("cifar100-subset", "fine_label_names.txt").read_text().split()
-    dataset = data.load("cifar100", ROOT)
-    np.testing.assert_array_equal(PARENT[dataset.train["y"]], dataset.train["coarse"])
-    assert names == list(dataset.class_names)
 
 
 def test_writers_of_mnist_and_the_same_digits_in_leaf_json():

@@ -1,7 +1,5 @@
 """Checks that a model fits a data set, from shapes alone."""
 
-import fedjax
-import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,22 +34,9 @@ def hand_made(outputs=10, shape=lambda y: y, init=None, stats=(), new_stats=None
     return Model(init or first, apply, None, (), "mine", num_classes)
 
 
-def haiku(outputs):
-    network = hk.transform(lambda batch: hk.Linear(outputs)(hk.Flatten()(batch["x"])))
-    return models.from_haiku(network, {"x": np.zeros((1, *SHAPE), np.float32)})
-
-
-def from_fedjax(outputs):
-    network = hk.transform(lambda batch: hk.Linear(outputs)(hk.Flatten()(batch["x"])))
-    theirs = fedjax.create_model_from_haiku(network, {"x": np.zeros((1, *SHAPE), np.float32)}, None)
-    return models.from_fedjax(theirs, {"x": np.zeros((1, *SHAPE), np.float32)})
-
-
 MAKERS = {
     "built-in": lambda outputs: models.build("digits_mlp", SHAPE, outputs),
     "flax": lambda outputs: models.from_flax(Dense(outputs), SHAPE),
-    "haiku": haiku,
-    "fedjax": from_fedjax,
     "hand-made": lambda outputs: hand_made(outputs, num_classes=outputs),
 }
 

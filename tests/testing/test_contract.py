@@ -98,18 +98,6 @@ def test_whole_contract(choice, wrapper):
         pytest.skip(str(refused))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("wrapper", WRAPPERS)
-@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.facts["degenerate"] is not None])
-def test_a_degenerate_method_is_fedavg_in_every_wrapper(name, wrapper):
-    wrappers, params = WRAPPERS[wrapper], ALGORITHMS.entries[name].facts["degenerate"]
-    try:
-        bench = testing.Bench(name, problem(), wrappers, params=params)
-    except UserError as refused:
-        pytest.skip(str(refused))
-    testing.check_degenerate(bench, wrappers)
-
-
 def sign_sgd(setting, solve, *, server_lr=0.05):
     """A user's method: the server steps by the sign of the mean step."""
 

@@ -50,13 +50,12 @@ def with_pixel(value):
         (PAPER, ["A", "B"], "label 'A' is not a whole number"),
     ],
 )
-@pytest.mark.parametrize("paper", [0, 1])
-def test_wrong_records_are_named(tmp_path, pixels, label, message, paper):
+def test_wrong_records_are_named(tmp_path, pixels, label, message):
     good = {"pixels": PAPER, "label": np.array([1, 2])}
     if label != ["A", "B"]:
         write_both(tmp_path, "federated_emnist", {b"a": good, b"b": {"pixels": pixels, "label": np.array(label)}})
-        refused(f"federated_emnist_train.sqlite, client 'b': {message}", data.load, f"femnist:paper={paper}", tmp_path)
+        refused(f"federated_emnist_train.sqlite, client 'b': {message}", data.load, "femnist:paper=1", tmp_path)
     write_leaf(tmp_path / "train", {"b": (pixels.reshape(2, -1).tolist(), label)})
     write_leaf(tmp_path / "test", {"b": (PAPER.reshape(2, -1).tolist(), [1, 2])})
     with pytest.raises(UserError, match=f"all_data_0_niid_0_keep_0.json.gz, client 'b': {message}"):
-        data.load(f"femnist:form=leaf,paper={paper}", tmp_path)
+        data.load("femnist:form=leaf,paper=1", tmp_path)

@@ -35,8 +35,9 @@ def test_damaged_idx_is_refused(blob, message):
     refused(f"digits-idx.*{message}", parse, blob, "digits-idx")
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ""])
-@pytest.mark.parametrize("name, folder", [("mnist", "mnist"), ("fmnist", "fashion-mnist"), ("mnist", "")])
+@pytest.mark.parametrize(
+    "name, folder, suffix", [("mnist", "mnist", ".gz"), ("fmnist", "fashion-mnist", ".xz"), ("mnist", "", "")]
+)
 def test_mnist_and_fashion_mnist(tmp_path, name, folder, suffix):
     written = write_idx(tmp_path / folder, suffix=suffix)
     write_idx(tmp_path / {"mnist": "fashion-mnist", "fmnist": "mnist"}[name], n=(9, 9))  # not confused with the other

@@ -9,10 +9,7 @@ import pytest
 
 from fedwin.errors import UserError
 from fedwin.models import from_fedjax
-
-
-def images(size=3, side=8, channels=1, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal((size, side, side, channels)), jnp.float32)
+from tests.models.networks.common import images
 
 
 @pytest.mark.slow

@@ -11,10 +11,7 @@ from flax import linen as nn
 from fedwin.errors import UserError
 from fedwin.models import from_flax
 from fedwin.testing import compile_options
-
-
-def images(size=3, side=8, channels=1, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal((size, side, side, channels)), jnp.float32)
+from tests.models.networks.common import images
 
 
 class Plain(nn.Module):

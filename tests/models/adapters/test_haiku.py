@@ -2,16 +2,12 @@
 
 import haiku as hk
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedwin.errors import UserError
 from fedwin.models import from_haiku
-
-
-def images(size=3, side=8, channels=1, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal((size, side, side, channels)), jnp.float32)
+from tests.models.networks.common import images
 
 
 def test_haiku_with_and_without_state():

@@ -7,12 +7,9 @@ import pytest
 from jax import lax
 
 from fedwin.models.convolution import lower_convolutions
+from tests.models.networks.common import images
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
-
-
-def images(size=3, side=8, channels=1, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal((size, side, side, channels)), jnp.float32)
 
 
 def convolution(x, w):

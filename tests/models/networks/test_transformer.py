@@ -7,13 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import losses
 from fedwin.models import build
 from tests.models.networks.common import abstract, batch_of, count, drawn, run
 
 LENGTH, VOCAB, LAYERS, WIDTH, HEADS = 7, 11, 2, 12, 3
 SIZES = f"layers={LAYERS},width={WIDTH},heads={HEADS}"
-SMALL = "layers=1,width=4,heads=1"
 
 
 def norm(p, x):
@@ -93,21 +91,3 @@ def test_the_parts_have_names():
     assert list(params["block1"]) == ["attention", "down", "norm1", "norm2", "up"]
     assert list(params["block1"]["attention"]) == ["key", "out", "query", "value"]
     assert "embedding" in abstract(build(f"transformer:{SIZES},tie=false", (LENGTH,), VOCAB)).params
-
-
-@pytest.mark.slow
-def test_the_tied_embedding_has_the_gradient_of_both_uses():
-    tied, apart = (build(f"transformer:{SMALL},tie={tie}", (LENGTH,), VOCAB) for tie in ("true", "false"))
-    variables = drawn(tied)
-    params = {**variables.params, "embedding": {"embedding": variables.params["classifier"]["kernel"].T}}
-    batch = batch_of((LENGTH,), 2, vocab=VOCAB) | {"y": batch_of((LENGTH,), 2, seed=1, vocab=VOCAB)["x"]}
-    gradients = []
-    for model, p in ((tied, variables.params), (apart, params)):
-        loss = losses.LOSSES.build("cross_entropy", model)
-        gradients.append(
-            jax.jit(jax.value_and_grad(lambda p, loss=loss: loss(p, (), batch, jax.random.key(0), ())[0]))(p)
-        )
-    (value, of_both), (same, each) = gradients
-    assert float(value) == pytest.approx(float(same), rel=1e-6)
-    together = each["classifier"]["kernel"] + each["embedding"]["embedding"].T
-    np.testing.assert_allclose(of_both["classifier"]["kernel"], together, rtol=1e-4, atol=1e-7)
