@@ -64,8 +64,8 @@ def _claims(line: Mapping[str, str], titles: Mapping[str, Mapping[str, str]]) ->
             of_axis = titles.get(axis, {})
             own = {axis: better} if better == worse else {"better": better, "worse": worse}
             words = {word: of_axis.get(name, name) for word, name in own.items()} | words
-        better, worse = (tuple((axis, names[side]) for axis, names in places.items()) for side in (0, 1))
-        yield Claim(line["claim"].format(**words), better, worse, float(line["by"] or 0), line["section"], over)
+        first, second = (tuple((axis, names[side]) for axis, names in places.items()) for side in (0, 1))
+        yield Claim(line["claim"].format(**words), first, second, float(line["by"] or 0), line["section"], over)
 
 
 def _pairs(text: str, every: list[str]) -> Iterator[tuple[str, str]]:

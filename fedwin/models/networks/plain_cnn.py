@@ -1,5 +1,6 @@
 """Plain CNNs: convolutions and pools one after another, with or without GroupNorm or dropout."""
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -100,15 +101,16 @@ class DropoutCNN(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool):
-        options = dict(kernel_init=self.kernel_init, dtype=self.dtype)
-        x = nn.relu(Conv(32, (3, 3), padding="VALID", name="conv1", **options)(x))
+        conv = functools.partial(Conv, padding="VALID", kernel_init=self.kernel_init, dtype=self.dtype)
+        dense = functools.partial(nn.Dense, kernel_init=self.kernel_init, dtype=self.dtype)
+        x = nn.relu(conv(32, (3, 3), name="conv1")(x))
         # max and ReLU commute, so the ReLU runs on a quarter of the map.
-        x = nn.relu(max_pool(Conv(64, (3, 3), padding="VALID", name="conv2", **options)(x), (2, 2)))
+        x = nn.relu(max_pool(conv(64, (3, 3), name="conv2")(x), (2, 2)))
         key = self.make_rng("dropout") if train else None
         x = flatten(dropout(x, 0.25, key, train))
-        x = nn.relu(nn.Dense(128, name="dense", **options)(x))
+        x = nn.relu(dense(128, name="dense")(x))
         x = dropout(x, 0.5, self.make_rng("dropout") if train else None, train)
-        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
+        return dense(self.num_classes, name="classifier")(x), x
 
 
 @network("pfl_cnn", "images", paper="granqvist2024pfl", parameters="1,626,442", usual=((32, 32, 3), 10))
