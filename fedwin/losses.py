@@ -18,14 +18,6 @@ def masked_mean(values, batch):
     Args:
       values: one per example [B].
       batch: its 'mask' [B] is 1 for real examples; without a mask all are real.
-
-    Returns:
-      float [].
-
-    Example:
-      >>> import numpy as np
-      >>> float(masked_mean(np.array([1.0, 3.0, np.nan]), {"mask": np.array([1, 1, 0])}))
-      2.0
     """
     mask = batch.get("mask")
     if mask is None:
@@ -34,26 +26,22 @@ def masked_mean(values, batch):
     return jnp.sum(jnp.where(mask > 0, values, 0)) / jnp.maximum(jnp.sum(mask), 1)
 
 
-def nll(logits, labels):
+def nll(logits, labels, shares=None):
     """Computes the negative log likelihood of each label, in float32 at least.
 
-        -f_y + log sum_c exp f_c
+        -f_y + log sum_c a_c exp f_c
+
+    Absent classes (a_c = 0) have exactly zero gradient.
 
     Args:
       logits: f [..., C].
       labels: y, int [...].
-
-    Returns:
-      float [...].
-
-    Example:
-      >>> import numpy as np
-      >>> round(float(nll(np.zeros(4), np.array(1))), 3)  # log 4
-      1.386
+      shares: a [C], of a re-weighted softmax (thesis Eq. 15); 1 by default.
     """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return logsumexp(logits, axis=-1) - picked
+    weights = None if shares is None else shares.astype(logits.dtype)
+    return logsumexp(logits, axis=-1, b=weights) - picked
 
 
 def stateless(function):
@@ -61,9 +49,6 @@ def stateless(function):
 
     Args:
       function: (params, batch, key, info) -> float [].
-
-    Returns:
-      (params, stats, batch, key, info) -> (float [], stats).
     """
     return lambda params, stats, batch, key, info: (function(params, batch, key, info), stats)
 
@@ -73,9 +58,6 @@ def from_logits(model, per_example):
 
     Args:
       per_example: (logits, batch, info) -> [B].
-
-    Returns:
-      (params, stats, batch, key, info) -> (float [], stats).
 
     Raises:
       UserError: when model is not a network.
@@ -115,11 +97,6 @@ def last_target(tokens):
 
     Returns:
       int [B].
-
-    Example:
-      >>> import numpy as np
-      >>> last_target(np.array([[5, 6, 7, 8], [5, 6, 2, 0]])).tolist()
-      [3, 1]
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -146,12 +123,6 @@ def cross_entropy(model):
     """Softmax cross-entropy; for sequences, the row sum over non-padding tokens divided by the row length.
 
         L = -f_y + log sum_c exp(f_c)
-
-    Returns:
-      (params, stats, batch, key, info) -> (float [], stats).
-
-    Raises:
-      UserError: when model is not a network.
 
     Example:
       >>> from fedwin import testing
@@ -182,10 +153,6 @@ def class_proportions(info, source="train+val", mask=False):
 
     Raises:
       UserError: when the federation has no class counts.
-
-    Example:
-      >>> class_proportions({"train": jnp.array([3, 0, 1])}, source="train").tolist()
-      [0.75, 0.0, 0.25]
     """
     if not isinstance(info, dict) or "train" not in info:
         raise UserError(
@@ -199,26 +166,6 @@ def class_proportions(info, source="train+val", mask=False):
     return (shares > 0).astype(shares.dtype) if mask else shares
 
 
-def weighted_softmax_nll(logits, labels, shares):
-    """Computes the re-weighted softmax cross-entropy of each example (thesis Eq. 15).
-
-        -f_y + log sum_c a_c exp f_c
-
-    Absent classes (a_c = 0) have exactly zero gradient.
-
-    Args:
-      logits: f [B, C].
-      labels: y, int [B].
-      shares: a [C].
-
-    Returns:
-      float [B].
-    """
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return logsumexp(logits, axis=-1, b=shares.astype(logits.dtype)) - picked
-
-
 @LOSSES.register("wsm", paper="legate2023reweighted")
 def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask: bool = False):
     """WSM: softmax cross-entropy whose softmax is weighted by the client's class proportions.
@@ -228,12 +175,6 @@ def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask
     Args:
       proportions: 'train+val' (the released code) or 'train'.
       mask: replace a_c by [a_c > 0].
-
-    Returns:
-      (params, stats, batch, key, info) -> (float [], stats).
-
-    Raises:
-      UserError: when proportions is neither.
 
     Source: Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
     https://arxiv.org/abs/2304.05260.
@@ -245,6 +186,6 @@ def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask
     """
 
     def per_example(logits, batch, info):
-        return weighted_softmax_nll(logits, batch["y"], class_proportions(info, proportions, mask))
+        return nll(logits, batch["y"], class_proportions(info, proportions, mask))
 
     return from_logits(model, per_example)

@@ -4,6 +4,7 @@
 installed packages declare theirs with an entry point of the group `fedwin.plugins`.
 """
 
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
@@ -12,7 +13,7 @@ import pathlib
 import sys
 import types
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fedwin.aggregation import AGGREGATORS, ATTACKS
 from fedwin.algorithms import ALGORITHMS
@@ -132,9 +133,7 @@ def _from_file(text: str) -> types.ModuleType:
         raise UserError(f"import={text}: there is no such file in {path.absolute().parent}; check the path.")
     path, name = path.resolve(), path.stem
     if not name.isidentifier():
-        raise UserError(
-            f"import={text}: '{name}' is not the name of a module; rename the file to letters, digits and _."
-        )
+        raise UserError(f"import={text}: '{name}' is not the name of a module; use letters, digits and _.")
     if (module := sys.modules.get(name)) is not None and _source(module) == path:
         return module
     _refuse_shadow(text, name, path)
@@ -145,7 +144,7 @@ def _from_file(text: str) -> types.ModuleType:
         raise UserError(f"import={text}: this is not a file of Python code; name a .py file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _ImportGuard(text, name):
+    with _guarded(text, name):
         spec.loader.exec_module(module)
     return module
 
@@ -167,7 +166,7 @@ def _by_name(name: str) -> types.ModuleType:
         raise UserError(
             f"import={name}: there is no module of this name; name one that is installed or in {folder}, or a .py file."
         )
-    with _ImportGuard(name, name):
+    with _guarded(name, name):
         return importlib.import_module(name)
 
 
@@ -177,35 +176,29 @@ def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a module that was made by hand has no spec
         spec = None
-    if spec is None:
-        other = sys.modules.get(name)
-        origin = _source(other) if other is not None else None
-        if other is None:
-            return
-    else:
+    if spec is not None:
         origin = pathlib.Path(spec.origin).resolve() if spec.origin not in (None, "built-in", "frozen") else None
+    elif (other := sys.modules.get(name)) is not None:
+        origin = _source(other)
+    else:
+        return
     if origin != path:
         where = origin or "Python itself"
         raise UserError(f"import={text}: a module '{name}' exists already ({where}); give {path.name} another name.")
 
 
-class _ImportGuard:
+@contextlib.contextmanager
+def _guarded(text: str, name: str) -> Iterator[None]:
     """Context of an import that converts exceptions to UserError and then removes what the import registered."""
-
-    def __init__(self, text: str, name: str):
-        self.text, self.name = text, name
-
-    def __enter__(self) -> None:
-        self.before = [dict(registry) for registry in REGISTRIES]
-
-    def __exit__(self, kind, error, trace) -> None:
-        if not isinstance(error, (Exception, SystemExit)):
-            return
-        sys.modules.pop(self.name, None)
-        for registry, before in zip(REGISTRIES, self.before):
-            for name in registry.keys() - before.keys():
-                del registry[name]
-        raise UserError(f"import={self.text}: {_describe(error)}") from error
+    before = [dict(registry) for registry in REGISTRIES]
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        for registry, known in zip(REGISTRIES, before):
+            for added in registry.keys() - known.keys():
+                del registry[added]
+        raise UserError(f"import={text}: {_describe(error)}") from error
 
 
 def _describe(error: BaseException) -> str:

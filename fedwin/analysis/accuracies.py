@@ -50,10 +50,6 @@ def speedup(baseline: int | None, rounds: int | None) -> float | None:
 
     Raises:
       UserError: when a number of rounds is below 1.
-
-    Example:
-      >>> speedup(394, 197)
-      2.0
     """
     if baseline is None or rounds is None:
         return None

@@ -51,10 +51,6 @@ def per_model(matrix) -> np.ndarray:
 
     Raises:
       UserError: unless the matrix is square with K >= 2.
-
-    Example:
-      >>> per_model([[0.0, 0.25], [0.5, 0.0]]).tolist()
-      [0.25, 0.5]
     """
     matrix = array("per_model: matrix", matrix, 2)
     if matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
@@ -70,9 +66,5 @@ def mean_forgetting(matrix) -> float:
 
     Raises:
       UserError: unless the matrix is square with K >= 2.
-
-    Example:
-      >>> mean_forgetting([[0.0, 0.25], [0.5, 0.0]])
-      0.375
     """
     return float(per_model(matrix).mean())

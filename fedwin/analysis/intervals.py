@@ -8,6 +8,7 @@ import numpy as np
 
 from fedwin.errors import UserError
 
+# Coverage of all intervals.
 CONFIDENCE = 0.95
 # Resamples of a bootstrap; its generator starts from a fixed seed, so that the same numbers give the same interval.
 RESAMPLES, BOOTSTRAP_SEED = 10_000, 0
@@ -34,24 +35,18 @@ class Interval(NamedTuple):
         return self.mean - self.half_width, self.mean + self.half_width
 
 
-def mean_interval(values: Mapping[Any, float | None], confidence: float = CONFIDENCE) -> Interval:
+def mean_interval(values: Mapping[Any, float | None]) -> Interval:
     """Computes the mean over seeds with Student's t interval.
 
-        mean +- t(n - 1, (1 + confidence) / 2) std / sqrt(n),   std with n - 1 in its denominator
+        mean +- t(n - 1, (1 + CONFIDENCE) / 2) std / sqrt(n),   std with n - 1 in its denominator
 
     Args:
       values: seed -> number; None, NaN or an infinity marks a diverged seed, which is left out.
-      confidence: coverage of the interval, in (0, 1).
-
-    Raises:
-      UserError: when confidence is not between 0 and 1.
 
     Example:
       >>> mean_interval({0: 1.0, 1: 3.0, 2: None})
       Interval(mean=2.0, half_width=12.706204736174694, seeds=2, of_seeds=3)
     """
-    if not 0 < confidence < 1:
-        raise UserError(f"mean_interval: confidence={confidence} must lie between 0 and 1.")
     finite = np.array([value for value in values.values() if _counts(value)], np.float64)
     count = len(finite)
     if not count:
@@ -60,13 +55,11 @@ def mean_interval(values: Mapping[Any, float | None], confidence: float = CONFID
     if count > 1:
         from scipy.special import stdtrit  # takes a third of a second to import
 
-        half = float(stdtrit(count - 1, (1 + confidence) / 2) * np.std(finite, ddof=1) / math.sqrt(count))
+        half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(finite, ddof=1) / math.sqrt(count))
     return Interval(float(np.mean(finite)), half, count, len(values))
 
 
-def paired_interval(
-    method: Mapping[Any, float | None], first: Mapping[Any, float | None], confidence: float = CONFIDENCE
-) -> Interval:
+def paired_interval(method: Mapping[Any, float | None], first: Mapping[Any, float | None]) -> Interval:
     """Computes the mean of method - baseline, seed by seed, with Student's t interval.
 
     Effects of the seed on both (partition, initial model, cohorts) cancel, so that the interval is narrower than those
@@ -75,17 +68,13 @@ def paired_interval(
     Args:
       method: seed -> number; None, NaN or an infinity marks a diverged seed.
       first: the baseline, likewise; a seed that diverged in either is left out.
-      confidence: coverage of the interval, in (0, 1).
-
-    Raises:
-      UserError: when confidence is not between 0 and 1.
 
     Example:
       >>> paired_interval({0: 1.0, 1: 3.0}, {0: 0.0, 1: 2.0})
       Interval(mean=1.0, half_width=0.0, seeds=2, of_seeds=2)
     """
     both = [seed for seed in method if seed in first]
-    return mean_interval({seed: _difference(method[seed], first[seed]) for seed in both}, confidence)
+    return mean_interval({seed: _difference(method[seed], first[seed]) for seed in both})
 
 
 def interquartile_mean(values) -> float:
@@ -106,9 +95,7 @@ def interquartile_mean(values) -> float:
     return float(np.mean(ordered[cut : len(ordered) - cut]))
 
 
-def bootstrap_interval(
-    tasks: Sequence[Sequence[float]], confidence: float = CONFIDENCE
-) -> tuple[float, tuple[float, float]]:
+def bootstrap_interval(tasks: Sequence[Sequence[float]]) -> tuple[float, tuple[float, float]]:
     """Computes the interquartile mean over tasks and seeds with its stratified bootstrap interval.
 
     A resample draws, in each task separately, as many of its values as it has, with replacement. The interval is
@@ -116,13 +103,12 @@ def bootstrap_interval(
 
     Args:
       tasks: for each task the values of its seeds; numbers of seeds may differ.
-      confidence: coverage of the interval, in (0, 1).
 
     Returns:
       (interquartile mean, (lower, upper) bound).
 
     Raises:
-      UserError: when confidence is not between 0 and 1, or a task has no values.
+      UserError: when a task has no values.
 
     Source: https://arxiv.org/abs/2108.13264
 
@@ -130,8 +116,6 @@ def bootstrap_interval(
       >>> bootstrap_interval([[1.0, 1.0, 1.0], [1.0, 1.0]])
       (1.0, (1.0, 1.0))
     """
-    if not 0 < confidence < 1:
-        raise UserError(f"bootstrap_interval: confidence={confidence} must lie between 0 and 1.")
     arrays = [np.asarray(values, np.float64) for values in tasks]
     if not arrays or not all(len(values) for values in arrays):
         raise UserError("bootstrap_interval: every task needs at least one value.")
@@ -140,7 +124,7 @@ def bootstrap_interval(
     ordered = np.sort(np.concatenate(drawn, 1), axis=1)
     cut = ordered.shape[1] // 4
     means = ordered[:, cut : ordered.shape[1] - cut].mean(1)
-    tail = 50 * (1 - confidence)
+    tail = 50 * (1 - CONFIDENCE)
     lower, upper = np.percentile(means, [tail, 100 - tail])
     return interquartile_mean(np.concatenate(arrays)), (float(lower), float(upper))
 

@@ -59,11 +59,6 @@ def vector(model) -> np.ndarray:
 
     Returns:
       float64 [P].
-
-    Example:
-      >>> import numpy as np
-      >>> vector({"b": np.ones(1), "w": np.zeros((1, 2))}).tolist()
-      [1.0, 0.0, 0.0]
     """
     params = model.params if isinstance(model, Variables) else model
     leaves = [np.asarray(leaf).astype(np.float64).ravel() for leaf in jax.tree.leaves(params) if _is_float(leaf)]

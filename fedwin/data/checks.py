@@ -17,11 +17,6 @@ def check(dataset: Dataset) -> Dataset:
 
     Raises:
       UserError: naming the feature and the record that is wrong.
-
-    Example:
-      >>> from fedwin.testing import federations
-      >>> check(federations.dataset()).name
-      'toy'
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         where = f"data set '{dataset.name}', {split}"

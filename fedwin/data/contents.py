@@ -27,24 +27,13 @@ def full_size(choice: str | Choice) -> FullSize:
 
 
 def full_counts(choice: str | Choice) -> tuple[int, int] | None:
-    """Returns (training examples, test examples) of the complete data set of a choice, or None if one is not known.
-
-    Example:
-      >>> full_counts("cifar10"), full_counts("npz")
-      ((50000, 10000), None)
-    """
+    """Returns (training examples, test examples) of the complete data set of a choice, or None if one is not known."""
     full = full_size(choice)
     return None if full.train is None or full.test is None else (full.train, full.test)
 
 
 def describe_subset(choice: str | Choice, dataset: Dataset) -> str:
-    """Describes how a loaded data set differs in size from the complete one, or ''.
-
-    Example:
-      >>> from fedwin import data
-      >>> describe_subset("digits", data.load("digits"))
-      ''
-    """
+    """Describes how a loaded data set differs in size from the complete one, or ''."""
     full = full_size(choice)
     clients = None if dataset.natural is None else dataset.natural.num_clients
     sizes = (len(dataset.train["y"]), len(dataset.test["y"]), clients)
@@ -64,11 +53,6 @@ def checksum(dataset: Dataset) -> str:
 
     Returns:
       32 hexadecimal digits.
-
-    Example:
-      >>> from fedwin.testing import federations
-      >>> checksum(federations.dataset(12)) == checksum(federations.dataset(12))
-      True
     """
     digest = hashlib.blake2b(_description(dataset).encode(), digest_size=16)
     for split in (dataset.train, dataset.test):

@@ -1,9 +1,9 @@
 """Dataset and Partition, the registries of loaders and partitioners, and the split of validation examples."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -27,10 +27,6 @@ def offsets(sizes) -> np.ndarray:
 
     Returns:
       [0, sizes[0], sizes[0] + sizes[1], ...], int64 [K + 1].
-
-    Example:
-      >>> offsets([2, 0, 3]).tolist()
-      [0, 2, 2, 5]
     """
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
@@ -138,6 +134,12 @@ class Dataset:
     accuracies: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = dataclasses.field(
         default_factory=lambda: {"accuracy": ((0,), ())}
     )
+
+    @classmethod
+    def of_clients(cls, name: str, sides: Iterable[tuple], num_classes: int, **fields: Any) -> Self:
+        """Builds a data set from (examples, the clients that hold them) for training and test, and further fields."""
+        (train, natural), (test, test_natural) = sides
+        return cls(name, train, test, num_classes, natural=natural, test_natural=test_natural, **fields)
 
 
 class FullSize(NamedTuple):

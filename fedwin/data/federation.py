@@ -39,13 +39,9 @@ class Store(NamedTuple):
         """Builds the view of one client that algorithms get; may be traced.
 
         Args:
-          id: number of the client, int32 [].
           row: its row in this store, int32 [].
           slot: its row in the client table, int32 [].
-          key: its PRNG key for this round and phase.
           round: number of completed rounds, int32 [].
-          state: its state from the client table.
-          stats: the broadcast model statistics.
           n_max: length of the padded index, at least the client's number of examples.
           present: False for padding, which gets size 0.
 
@@ -75,8 +71,7 @@ class Store(NamedTuple):
 class ShardedStore(NamedTuple):
     """One Store per device, with the clients of that device's part of every cohort; rows count within a device.
 
-    Attributes:
-      parts: the stores, leaves [devices, ...].
+    The leaves of `parts` are [devices, ...].
     """
 
     parts: Store
@@ -90,16 +85,8 @@ class ShardedStore(NamedTuple):
 def client_weights(sizes, total=None) -> np.ndarray:
     """Computes the clients' shares of the examples N_k / total.
 
-    Args:
-      sizes: number of examples of each client [K].
-      total: number of examples of all clients; None stands for the sum of `sizes`.
-
     Returns:
-      The shares [K], in jax's default float type (float64 if that is enabled, else float32).
-
-    Example:
-      >>> client_weights([1, 3]).tolist()
-      [0.25, 0.75]
+      The shares [K], in jax's default float type; `total` is the sum of the sizes [K] by default.
     """
     sizes = np.asarray(sizes)
     return (sizes / (sizes.sum() if total is None else total)).astype(jnp.result_type(float))
@@ -110,18 +97,9 @@ def make_store(examples: Examples, sizes, *, order=None, info=(), weight=None) -
 
     Args:
       examples: feature -> [N, ...], used as they are.
-      sizes: number of examples of each client [K].
+      sizes: N_k [K].
       order: rows of the examples, client after client [n]; 0..N-1 by default.
-      info: tree of [K, ...], see Federation.info.
       weight: share of each client [K]; `client_weights(sizes)` by default.
-
-    Returns:
-      The Store, with `order` and `offset` as int32.
-
-    Example:
-      >>> store = make_store({"x": np.zeros([5, 2])}, [2, 3])
-      >>> store.offset.tolist(), store.weight.round(1).tolist()
-      ([0, 2, 5], [0.4000000059604645, 0.6000000238418579])
     """
     sizes = np.asarray(sizes)
     if order is None:
@@ -142,7 +120,6 @@ class Federation:
     """A data set and its partition into clients: what the engine trains on and evaluates with.
 
     Attributes:
-      validation: the clients' validation examples, or None.
       info: tree of [K, ...] that algorithms read as Client.info: 'train' and 'validation', label counts [K, C], for
         classification with K C <= MAX_CELLS; 'domain' [K] if the partition has domains.
     """
@@ -204,29 +181,15 @@ class Federation:
 
 
 def buckets_below(largest: int) -> tuple[int, ...]:
-    """Returns the sizes that cohorts are padded to: `largest`, its half and its quarter, rounded up.
-
-    Example:
-      >>> buckets_below(50)
-      (13, 25, 50)
-    """
+    """Returns the sizes that cohorts are padded to: `largest`, its half and its quarter, rounded up."""
     return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
 
 
 def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
     """Checks a partition of a data set and combines both into a Federation.
 
-    Args:
-      validation: the clients' validation examples, or None.
-
     Raises:
       UserError: a client without examples, an example that does not exist, a label out of range, or a damaged cache.
-
-    Example:
-      >>> from fedwin import testing
-      >>> data, partition = testing.federations.dataset(12), testing.federations.partition(4, 12)
-      >>> federate(data, partition).info["train"].tolist()[0]  # client 0: examples of each class
-      [2, 0, 0, 1]
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         # A memory map belongs to a packed cache, which was checked when written and may be too large to read here.

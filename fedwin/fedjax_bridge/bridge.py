@@ -254,9 +254,6 @@ def solver_loss(model: fedjax.Model):
 def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:
     """Returns the arguments of local.Solver for FedJAX's batches.
 
-    >>> batch_options(fedjax.ShuffleRepeatBatchHParams(batch_size=20, num_epochs=3))
-    {'batch_size': 20, 'batching': 'repeat', 'shuffle': True, 'epochs': 3}
-
     Raises:
       UserError: for another type, for both or neither of num_epochs and num_steps, or for drop_remainder or seed,
         which are not supported.

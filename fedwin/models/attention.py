@@ -74,13 +74,7 @@ class SelfAttention(nn.Module):
 class Block(nn.Module):
     """x <- x + attention(norm1(x));  x <- x + down(GELU(up(norm2(x)))), with 4 width neurons in between.
 
-    12 width^2 + 13 width parameters.
-
-    Attributes:
-      heads: number of heads, a divisor of the width.
-      causal: whether a position sees only itself and those before it.
-      rotary: whether queries and keys are rotated by their positions.
-      depth: number of blocks of the network, for the initialization.
+    12 width^2 + 13 width parameters; attributes as of `SelfAttention`.
     """
 
     heads: int
@@ -105,14 +99,7 @@ class Block(nn.Module):
 def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = False, dtype: DTypeLike = jnp.float32):
     """Applies the blocks block1, block2, ... and a last layer normalization, norm; call it inside a compact method.
 
-    Args:
-      x: [B, T, width].
-      heads: number of heads, a divisor of the width.
-      causal: whether a position sees only itself and those before it.
-      rotary: whether queries and keys are rotated by their positions.
-
-    Returns:
-      An array of the shape of x.
+    x is [B, T, width]; the attributes are those of `SelfAttention`.
     """
     for i in range(layers):
         x = Block(heads, causal, rotary, layers, dtype, name=f"block{i + 1}")(x)

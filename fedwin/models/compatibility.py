@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.models.adapters.classifier import traced_shapes
 from fedwin.models.model import Model
 
 BATCH = 2
@@ -45,37 +46,23 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
         "y": jax.ShapeDtypeStruct((BATCH, *label_shape), jnp.int32),
         "mask": jax.ShapeDtypeStruct((BATCH,), jnp.float32),
     }
-    variables = _shapes(owner, input_shape, model.init, jax.random.key(0))
+    variables = traced_shapes(owner, input_shape, model.init, jax.random.key(0))
     if not isinstance(variables, Variables):
         raise UserError(
             f"{owner}: init returns a {type(variables).__name__}; it must return fedwin.core.Variables(params, stats)."
         )
     for train in (True, False):
         apply = lambda variables, batch, key: model.apply(variables, batch, key, train)
-        output = _shapes(owner, input_shape, apply, variables, batch, jax.random.key(0))
+        output = traced_shapes(owner, input_shape, apply, variables, batch, jax.random.key(0))
         _check_output(owner, output, num_classes, label_shape)
-        if train and jax.tree.map(_shape_and_dtype, output.stats) != jax.tree.map(_shape_and_dtype, variables.stats):
+        form = lambda stats: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stats)
+        if train and form(output.stats) != form(variables.stats):
             raise UserError(
                 f"{owner}: apply returns statistics unlike those of init; the structure, shapes and dtypes must stay."
             )
     if model.num_classes < num_classes:
         raise UserError(f"{owner} says num_classes={model.num_classes}, but the data have {num_classes} classes.")
     return model
-
-
-def _shape_and_dtype(leaf) -> tuple:
-    return leaf.shape, leaf.dtype
-
-
-def _shapes(owner: str, input_shape, function, *args):
-    """Returns the shapes of the results of `function`; raises UserError if it cannot be traced."""
-    try:
-        return jax.eval_shape(function, *args)
-    except UserError:
-        raise
-    except Exception as error:  # an external network may raise anything
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"{owner} does not take the data's examples of shape {tuple(input_shape)}: {reason}") from error
 
 
 def _check_output(owner: str, output, num_classes: int, label_shape) -> None:

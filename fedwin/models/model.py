@@ -58,9 +58,6 @@ PRECISION = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float64": jnp.fl
 def compute_dtype(dtype: Any):
     """Returns a floating-point dtype given by name or as a dtype.
 
-    >>> compute_dtype("bfloat16")
-    dtype(bfloat16)
-
     Args:
       dtype: a key of PRECISION, or a dtype.
 

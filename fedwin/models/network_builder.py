@@ -106,9 +106,6 @@ def build_network(
 def widths_of(network: str, option: str, values: str | int) -> tuple[int, ...]:
     """Returns several widths from one option, in which they are joined by '-'.
 
-    >>> widths_of("lenet5", "channels", "16-32")
-    (16, 32)
-
     Args:
       values: its value; an integer for a single width.
 

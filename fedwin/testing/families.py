@@ -1,4 +1,8 @@
-"""Families of small problems: quadratics, linear regressions, classifiers with label skew."""
+"""Families of small problems: quadratics, linear regressions, classifiers with label skew.
+
+`schedule` contains the client ids of every round, repeated; the solver takes E `epochs` of batches of size B, or J
+`steps`; further arguments are those of `problem`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +23,6 @@ def quadratic(curvatures, centers, start, *, steps, lr, schedule, sizes=None, **
       curvatures: a_i [K].
       centers: b_i [K] or [K, D].
       start: x_0 [D].
-      steps: J, local steps.
-      schedule: the client ids of every round, repeated.
       sizes: N_i [K], which only serve as weights; by default 1 each.
 
     Example:
@@ -54,9 +56,6 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
       x: one list of numbers per client.
       y: their targets, likewise.
       start: [w, b].
-      batch_size: B.
-      epochs: E, passes of a client over its examples.
-      schedule: the client ids of every round, repeated.
     """
     rows = [{"x": np.asarray(a, float), "y": np.asarray(b, float)} for a, b in zip(x, y)]
     start = jnp.asarray(start, float)
@@ -75,9 +74,6 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
 
     Args:
       sizes: N_i [K]; client i has mostly class i mod 3.
-      batch_size: B.
-      epochs: E, passes of a client over its examples.
-      schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`; `loss` is a registered loss, by default cross entropy.
 
     Example:

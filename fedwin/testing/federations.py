@@ -30,10 +30,6 @@ def dataset(size: int = 80, seed: int = 0) -> Dataset:
 
     Args:
       size: number of training examples; there are 41 test examples.
-
-    Example:
-      >>> dataset(8).train["x"].shape
-      (8, 6)
     """
     generator = np.random.default_rng(seed)
     means = generator.standard_normal((CLASSES, FEATURES)) * 2
@@ -51,10 +47,6 @@ def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int =
 
     Args:
       equal: whether all clients get the same number; otherwise sizes are random.
-
-    Example:
-      >>> partition(4, 12).sizes.tolist()
-      [3, 3, 3, 3]
     """
     generator = np.random.default_rng(seed)
     order = generator.permutation(size).astype(np.int32)
@@ -70,10 +62,6 @@ def federation(clients: int = 10, equal: bool = True) -> Federation:
 
     Args:
       equal: whether all clients have the same number of examples.
-
-    Example:
-      >>> federation().num_clients
-      10
     """
     return federate(dataset(), partition(clients, equal=equal))
 

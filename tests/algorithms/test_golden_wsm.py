@@ -17,7 +17,7 @@ def test_golden_g09_wsm(same):
     g = DATA["g09_wsm"]
     logits, labels, shares = array(g["logits"]), jnp.asarray(g["labels"]), array(g["alpha"])
     one_class = array([0.0, 1.0, 0.0, 0.0])
-    mean = lambda f, a: jnp.mean(losses.weighted_softmax_nll(f, labels, a))
+    mean = lambda f, a: jnp.mean(losses.nll(f, labels, a))
     plain = lambda f: jnp.mean(losses.nll(f, labels))
 
     def everything(f):
@@ -29,7 +29,7 @@ def test_golden_g09_wsm(same):
             "ce_mean": plain(f),
             "ce_grad": jax.grad(plain)(f),
             "uniform_eq15_mean": mean(f, jnp.full(4, 0.25)),
-            "one_class_eq15": jnp.max(jnp.abs(losses.weighted_softmax_nll(f, jnp.ones(3, int), one_class))),
+            "one_class_eq15": jnp.max(jnp.abs(losses.nll(f, jnp.ones(3, int), one_class))),
         }
 
     ours = quick(everything, logits)
@@ -37,7 +37,7 @@ def test_golden_g09_wsm(same):
         same(value, g[name])
     assert (np.asarray(ours["grad"])[:, 3] == 0).all() and float(ours["one_class_eq15"]) == 0
     e = g["huge_absent_logit"]
-    far = lambda f: losses.weighted_softmax_nll(f[None], jnp.asarray([e["label"]]), array(e["alpha"]))[0]
+    far = lambda f: losses.nll(f[None], jnp.asarray([e["label"]]), array(e["alpha"]))[0]
     value, gradient = quick(jax.value_and_grad(far), array(e["logits"]))
     same(value, e["eq15"])
     same(gradient, e["grad"][0])

@@ -24,12 +24,6 @@ def flatten(
     Raises:
       UserError: no client, an empty client, an id that occurs twice, clients with different features, or a label out of
         range.
-
-    Example:
-      >>> import numpy as np
-      >>> examples, partition = flatten([("ann", {"y": np.array([3, 1])}), ("bob", {"y": np.array([2])})], "votes")
-      >>> examples["y"].tolist(), partition.sizes.tolist()
-      ([3, 1, 2], [2, 1])
     """
     ids: dict[bytes | str, int] = {}
     columns: dict[str, list[np.ndarray]] = {}

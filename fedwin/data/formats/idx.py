@@ -23,10 +23,6 @@ def parse(blob: bytes, where) -> np.ndarray:
 
     Raises:
       UserError: wrong magic number, or another number of bytes than the header announces.
-
-    Example:
-      >>> parse(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels").tolist()
-      [7, 8, 9]
     """
     if len(blob) < 4 or blob[:2] != b"\0\0" or blob[2] not in TYPES or not blob[3]:
         raise UserError(f"{where}: wrong magic number {blob[:4].hex() or '(empty)'}; it is not an IDX file.")

@@ -58,10 +58,6 @@ def labels(values, num_classes: int | None = None) -> np.ndarray:
 
     Raises:
       ValueError: naming the first record with another value.
-
-    Example:
-      >>> labels([2.0, 0.0], 3).tolist()
-      [2, 0]
     """
     return within(values, 0, (num_classes or 1 << 31) - 1, "label").astype(np.int32)
 

@@ -108,11 +108,6 @@ def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generat
 
     Returns:
       float64 [count, C].
-
-    Example:
-      >>> import numpy as np
-      >>> draw_dirichlet(np.full(3, 1e-9), 2, np.random.default_rng(0)).sum(1).tolist()
-      [1.0, 1.0]
     """
     a = np.asarray(concentration, np.float64)
     total = a.sum()

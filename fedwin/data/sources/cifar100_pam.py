@@ -79,19 +79,8 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
             wanted = f"{TFF}, {' and '.join(FEDJAX)} (also compressed) or CIFAR-100"
             raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
         sides, verified = draw_clients(cifar100, seed), cifar100.verified
-    (train, natural), (test, test_natural) = sides
-    return Dataset(
-        "cifar100_pam",
-        train,
-        test,
-        100,
-        mean=mean,
-        std=std,
-        natural=natural,
-        class_names=cifar_names.FINE,
-        verified=verified,
-        test_natural=test_natural,
-    )
+    fields = {"mean": mean, "std": std, "class_names": cifar_names.FINE, "verified": verified}
+    return Dataset.of_clients("cifar100_pam", sides, 100, **fields)
 
 
 def draw_clients(cifar100: Dataset, seed: int) -> list[tuple[Examples, Partition]]:

@@ -46,10 +46,10 @@ def from_fedjax(
 
 def build(name: str, sides, num_classes: int | None, *, task: str | None = None, **fields) -> Dataset:
     """Builds the data set from (examples, clients) for training and test, and further fields of the Dataset."""
-    (train, natural), (test, test_natural) = sides
-    classes = int(train["y"].max()) + 1 if num_classes is None else num_classes
-    task = task or ("sequence" if train["y"].ndim > 1 else "classification")
-    return Dataset(name, train, test, classes, task=task, natural=natural, test_natural=test_natural, **fields)
+    labels = sides[0][0]["y"]
+    classes = int(labels.max()) + 1 if num_classes is None else num_classes
+    task = task or ("sequence" if labels.ndim > 1 else "classification")
+    return Dataset.of_clients(name, sides, classes, task=task, **fields)
 
 
 def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:

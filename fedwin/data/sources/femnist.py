@@ -79,22 +79,12 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     else:
         wanted = f"federated_{infix}_{{train,test}}.sqlite (also compressed) or LEAF JSON"
         raise files.missing(name, data_dir, wanted, SOURCE)
-    (train, natural), (test, test_natural) = (clients.flatten(*stream) for stream in streams)
+    sides = [clients.flatten(*stream) for stream in streams]
     if form != "leaf" and paths:
-        checksums.check_num_clients(name, paths[0], natural.num_clients, WRITERS[name])
-    return Dataset(
-        name,
-        train,
-        test,
-        len(names),
-        mean=(0.0,),
-        std=(1.0,),
-        natural=domains(natural),
-        class_names=names,
-        domain_names=DOMAINS,
-        verified=False,
-        test_natural=domains(test_natural),
-    )
+        checksums.check_num_clients(name, paths[0], sides[0][1].num_clients, WRITERS[name])
+    held = [(examples, domains(natural)) for examples, natural in sides]
+    described = {"mean": (0.0,), "std": (1.0,), "class_names": names, "domain_names": DOMAINS, "verified": False}
+    return Dataset.of_clients(name, held, len(names), **described)
 
 
 FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"

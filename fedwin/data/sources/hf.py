@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from fedwin.data.checks import as_labels
-from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
+from fedwin.data.dataset import DATASETS, Dataset, Partition
 from fedwin.data.example_source import Images, Item, Member, decode_whole
 from fedwin.data.formats import clients, files
 from fedwin.data.sources import shakespeare
@@ -254,7 +254,7 @@ def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.
 
 def _characters(title: str, splits, where, x: str, client: str | None, length: int) -> Dataset:
     """Returns rows of characters and next characters, per client if there is a column of client ids."""
-    sides: list[tuple[Examples, Partition | None]] = []
+    sides = []
     for key, split in splits.items():
         texts = [str(text).encode() for text in _column(split, x)]
         part = _clients(split, client, where[key])
@@ -264,18 +264,8 @@ def _characters(title: str, splits, where, x: str, client: str | None, length: i
         own = lambda k, part=part, texts=texts: [texts[row] for row in part.client(k)]
         stream = ((str(who), shakespeare.rows(own(k), length)) for k, who in enumerate(part.ids))
         sides.append(clients.flatten(stream, where[key]))
-    (train, natural), (test, test_natural) = sides
-    return Dataset(
-        title,
-        train,
-        test,
-        shakespeare.VOCABULARY,
-        task="sequence",
-        natural=natural,
-        verified=False,
-        test_natural=test_natural,
-        accuracies=shakespeare.ACCURACIES,
-    )
+    fields = {"task": "sequence", "verified": False, "accuracies": shakespeare.ACCURACIES}
+    return Dataset.of_clients(title, sides, shakespeare.VOCABULARY, **fields)
 
 
 def package():

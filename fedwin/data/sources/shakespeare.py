@@ -70,16 +70,7 @@ def shakespeare(data_dir, *, length: PositiveInt = 80) -> Dataset:
     paths = files.locate_all(files.folders(data_dir, "shakespeare*"), *FILES)
     if not paths:
         raise files.missing("shakespeare", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)
-    (train, natural), (test, test_natural) = [clients.flatten(sqlite.read(path, convert=cut), path) for path in paths]
-    checksums.check_num_clients("shakespeare", paths[0], natural.num_clients, ROLES)
-    return Dataset(
-        "shakespeare",
-        train,
-        test,
-        VOCABULARY,
-        task="sequence",
-        natural=natural,
-        verified=False,
-        test_natural=test_natural,
-        accuracies=ACCURACIES,
-    )
+    sides = [clients.flatten(sqlite.read(path, convert=cut), path) for path in paths]
+    checksums.check_num_clients("shakespeare", paths[0], sides[0][1].num_clients, ROLES)
+    fields = {"task": "sequence", "verified": False, "accuracies": ACCURACIES}
+    return Dataset.of_clients("shakespeare", sides, VOCABULARY, **fields)

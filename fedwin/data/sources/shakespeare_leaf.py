@@ -84,15 +84,8 @@ def shakespeare_leaf(
     equal = lambda size: Partition(
         np.arange(clients * size, dtype=np.int32), np.arange(clients + 1, dtype=np.int64) * size, report, names
     )
-    return Dataset(
-        "shakespeare_leaf",
-        sides[0],
-        sides[1],
-        len(ALPHABET),
-        natural=equal(train),
-        verified=False,
-        test_natural=equal(test),
-    )
+    held = zip(sides, (equal(train), equal(test)))
+    return Dataset.of_clients("shakespeare_leaf", held, len(ALPHABET), verified=False)
 
 
 def draw_pooled_windows(ids: Ids, side: int, counts: dict[str, int], total: int, seed: int) -> Examples:

@@ -47,11 +47,7 @@ def read(location: pathlib.Path) -> dict[str, str]:
 
 
 def deal(names: list[str], clients: int, seed: int) -> list[list[str]]:
-    """Deals plays in random order to clients, one after the other.
-
-    >>> [len(own) for own in deal(["a", "b", "c", "d", "e"], 2, seed=0)]
-    [3, 2]
-    """
+    """Deals plays in random order to clients, one after the other."""
     order = [names[i] for i in generator(seed, "shakespeare plays").permutation(len(names))]
     return [sorted(order[k::clients]) for k in range(clients)]
 
@@ -94,18 +90,9 @@ def shakespeare_plays(
     held = deal(list(encoded), clients, seed)
     train = [[rows([encoded[name][: cut[name]]], length) for name in own] for own in held]
     test = [[rows([encoded[name][cut[name] :]], length) for name in own] for own in held]
-    (train_examples, natural), (test_examples, test_natural) = _joined(train, held), _joined(test, held)
-    return Dataset(
-        "shakespeare_plays",
-        train_examples,
-        test_examples,
-        VOCABULARY,
-        task="sequence",
-        natural=natural,
-        verified=False,
-        test_natural=test_natural,
-        accuracies={"accuracy": ACCURACIES["accuracy"]},
-    )
+    sides = _joined(train, held), _joined(test, held)
+    fields = {"task": "sequence", "verified": False, "accuracies": {"accuracy": ACCURACIES["accuracy"]}}
+    return Dataset.of_clients("shakespeare_plays", sides, VOCABULARY, **fields)
 
 
 def _joined(parts: list[list[Examples]], held: list[list[str]]) -> tuple[Examples, Partition]:

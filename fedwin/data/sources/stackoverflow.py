@@ -30,19 +30,15 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
     Raises:
       UserError: no such file, or too few words.
     """
-    path = files.locate(folder, "stackoverflow.word_count")
-    if path:
+    name = "stackoverflow.word_count"
+    if path := files.locate(folder, name):
         blob = files.read(path)
     else:
-        archive = folder / "stackoverflow.word_count.tar.bz2"
-        if not archive.is_file():
-            raise files.missing(
-                "stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow"
-            )
-        checksums.verify("stackoverflow", [(str(archive), archive, None)])
-        word_count = "stackoverflow.word_count"
-        path = archive
-        blob = files.content(files.entries(archive, word_count.__eq__).get(word_count, b""))
+        path = folder / f"{name}.tar.bz2"
+        if not path.is_file():
+            raise files.missing("stackoverflow", folder, name, "gs://gresearch/fedjax/stackoverflow")
+        checksums.verify("stackoverflow", [(str(path), path, None)])
+        blob = files.content(files.entries(path, name.__eq__).get(name, b""))
     words = [line.split()[0] for line in blob.splitlines() if line.split()]
     if len(words) < size:
         raise UserError(f"{path}: only {len(words)} words for vocabulary_size={size}; use a smaller one.")
@@ -151,16 +147,9 @@ def stackoverflow(
                 )
             yield client, tokenize(sentences[rows[client]] if side else sentences, words, length)
 
-    train, natural = clients.flatten(stream(0, choose_users(sizes[0], users, seed)), paths[0])
-    test, test_natural = clients.flatten(stream(1, rows), paths[1])
-    return Dataset(
-        "stackoverflow",
-        train,
-        test,
-        FIRST + len(words) + 1,
-        task="sequence",
-        natural=natural,
-        verified=False,
-        test_natural=test_natural,
-        accuracies=accuracies(FIRST + len(words)),
+    chosen = (choose_users(sizes[0], users, seed), rows)
+    sides = [clients.flatten(stream(side, ids), paths[side]) for side, ids in enumerate(chosen)]
+    oov = FIRST + len(words)
+    return Dataset.of_clients(
+        "stackoverflow", sides, oov + 1, task="sequence", verified=False, accuracies=accuracies(oov)
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
+from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
@@ -52,14 +52,8 @@ def register_roles(name: str, clients: int, accuracies: Mapping[str, tuple]) -> 
                 text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
                 parts.append(shakespeare.rows([text.tobytes()], length))
             sides.append((_joined(parts), consecutive_clients(np.array([len(part["y"]) for part in parts]), ids)))
-        return sequences(name, sides, shakespeare.VOCABULARY, accuracies)
-
-
-def sequences(name: str, sides: list[tuple[Examples, Partition]], vocabulary: int, accuracies) -> Dataset:
-    """Builds the stand-in of a data set of sequences from its training and test examples and clients."""
-    (train, natural), (test, test_natural) = sides
-    described = {"task": "sequence", "accuracies": accuracies, "natural": natural, "test_natural": test_natural}
-    return Dataset(f"{name}_synthetic", train, test, vocabulary, **described)
+        fields = {"task": "sequence", "accuracies": accuracies}
+        return Dataset.of_clients(f"{name}_synthetic", sides, shakespeare.VOCABULARY, **fields)
 
 
 register_roles("shakespeare", 715, shakespeare.ACCURACIES)
@@ -86,9 +80,8 @@ def shakespeare_windows(
     sides = []
     for size in (train, test):
         parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
-        sides.append(_joined(parts))
-    equal = lambda size: consecutive_clients(np.full(clients, size), ids)
-    return Dataset("shakespeare_leaf_synthetic", sides[0], sides[1], 80, natural=equal(train), test_natural=equal(test))
+        sides.append((_joined(parts), consecutive_clients(np.full(clients, size), ids)))
+    return Dataset.of_clients("shakespeare_leaf_synthetic", sides, 80)
 
 
 @DATASETS.register("stackoverflow_synthetic", how=NO_FILES)
@@ -119,4 +112,5 @@ def stackoverflow(
         (sentences(total), consecutive_clients(lognormal_sizes(rng, total, users), ids))
         for total in (n, max(n // 8, users))
     ]
-    return sequences("stackoverflow", sides, vocabulary_size + 4, word_accuracies(vocabulary_size + 3))
+    fields = {"task": "sequence", "accuracies": word_accuracies(vocabulary_size + 3)}
+    return Dataset.of_clients("stackoverflow_synthetic", sides, vocabulary_size + 4, **fields)

@@ -107,9 +107,19 @@ def num_outputs(name: str, logits, num_classes: int | None) -> int:
     return width
 
 
-def untraceable_error(name: str, input_shape, error: Exception) -> UserError:
-    """Returns the UserError for a network that cannot be traced."""
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
-    return UserError(
-        f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank: {reason}"
-    )
+def traced_shapes(name: str, input_shape, function, *args):
+    """Returns the shapes of a network function's results, without computing them.
+
+    Raises:
+      UserError: when the function cannot be traced.
+    """
+    try:
+        return jax.eval_shape(function, *args)
+    except UserError:
+        raise
+    except Exception as error:  # an external network may raise anything
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UserError(
+            f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank: "
+            f"{reason}"
+        ) from error

@@ -17,7 +17,7 @@ from fedwin.models.adapters.classifier import (
     locate_classifier,
     num_outputs,
     subtree,
-    untraceable_error,
+    traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output, compute_dtype
@@ -77,14 +77,6 @@ class _Module:
         return out[0] if isinstance(out, tuple) else out
 
 
-def _collections(name: str, variables) -> bool:
-    """Returns whether a module has statistics; raises UserError for other collections."""
-    collections = [k for k in variables if k != "params"]
-    if collections not in ([], ["batch_stats"]):
-        raise UserError(f"{name} keeps state in {collections}; only 'batch_stats' is supported.")
-    return bool(collections)
-
-
 def from_flax(
     module,
     input_shape,
@@ -133,30 +125,12 @@ def from_flax(
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
         return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), recorder)
 
-    out, variables = _shapes(name, input_shape, initialize)
+    out, variables = traced_shapes(name, input_shape, initialize, jax.random.key(0))
     width = num_outputs(name, wrapped.logits(out), num_classes)
-    params, has_stats = variables.get("params", {}), _collections(name, variables)
+    params, has_stats = variables.get("params", {}), "batch_stats" in variables
+    if others := variables.keys() - {"params", "batch_stats"}:
+        raise UserError(f"{name} keeps state in {sorted(others)}; only 'batch_stats' is supported.")
     path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
-    init, apply = _init(initialize, dtype), _apply(wrapped, path, has_stats, lower)
-
-    def classifier(params, features):
-        return linear(subtree(params, path), features, "kernel", "bias", dtype)
-
-    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
-
-
-def _shapes(name: str, input_shape, initialize):
-    """Returns the shapes of (result of the module, its variables); raises UserError if it cannot be traced."""
-    try:
-        return jax.eval_shape(initialize, jax.random.key(0))
-    except UserError:
-        raise
-    except Exception as error:  # an external network may raise anything
-        raise untraceable_error(name, input_shape, error) from error
-
-
-def _init(initialize, dtype):
-    """Returns Model.init of a module."""
 
     def init(key):
         _, values = initialize(key)
@@ -164,7 +138,11 @@ def _init(initialize, dtype):
             values = jax.tree.map(lambda x: x.astype(dtype), values)
         return Variables(values.get("params", {}), values.get("batch_stats", ()))
 
-    return init
+    def classifier(params, features):
+        return linear(subtree(params, path), features, "kernel", "bias", dtype)
+
+    apply = _apply(wrapped, path, has_stats, lower)
+    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
 
 
 def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):

@@ -15,7 +15,7 @@ from fedwin.models.adapters.classifier import (
     locate_classifier,
     num_outputs,
     subtree,
-    untraceable_error,
+    traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output
@@ -200,14 +200,7 @@ def _trace(functions: NetworkFunctions, sample_batch, name: str):
         linear_layers.extend(layers)
         return params, stats, logits
 
-    try:
-        return *jax.eval_shape(probe, jax.random.key(0)), linear_layers
-    except UserError:
-        raise
-    except Exception as error:  # an external network may raise anything
-        if "transform_with_state" in str(error):
-            raise UserError(f"{name} keeps state; use hk.transform_with_state instead of hk.transform.") from error
-        raise untraceable_error(name, sample_batch["x"].shape[1:], error) from error
+    return *traced_shapes(name, sample_batch["x"].shape[1:], probe, jax.random.key(0)), linear_layers
 
 
 def _apply(functions: NetworkFunctions, recorded: tuple[str, ...]):

@@ -55,7 +55,6 @@ def pad(x, low_high, interior=None):
     """Pads the spatial axes of x [B, *spatial, C] with zeros.
 
     Args:
-      x: [B, *spatial, C].
       low_high: (low, high) per spatial axis; negative values crop.
       interior: zeros between neighboring positions per spatial axis; None for none.
     """
@@ -79,12 +78,7 @@ def taps(x, window, strides, dilation):
 
 
 def patches(x, window, strides=None, dilation=None):
-    """Returns the windows of x as rows, without padding.
-
-    Args:
-      x: [B, *spatial, C].
-      strides: strides of the window; None for 1.
-      dilation: dilation of the window; None for 1.
+    """Returns the windows of x [B, *spatial, C] as rows, without padding; strides and dilation are 1 by default.
 
     Returns:
       [B, *out, prod(window) * C], windows in row-major order. A window of one element with stride 1 returns x itself.
@@ -95,12 +89,7 @@ def patches(x, window, strides=None, dilation=None):
 
 
 def product(x, kernel, strides, dilation, precision):
-    """Returns the convolution without padding as patches(x) @ kernel, [B, *out, C_out].
-
-    Args:
-      x: [B, *spatial, C].
-      kernel: [*window, C, C_out].
-    """
+    """Returns the convolution without padding of x [B, *spatial, C] and kernel [*window, C, C_out]."""
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
     flat = jnp.matmul(rows, weights, precision=precision)
@@ -112,9 +101,7 @@ def depthwise(x, kernel, strides, dilation):
 
         y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]
 
-    Args:
-      x: [B, *spatial, C].
-      kernel: [*window, 1, C m].
+    x is [B, *spatial, C], the kernel [*window, 1, C m].
     """
     multiplier = kernel.shape[-1] // x.shape[-1]
     weights = kernel.reshape(-1, kernel.shape[-1])
@@ -128,9 +115,7 @@ def depthwise(x, kernel, strides, dilation):
 def grouped(x, kernel, strides, dilation, groups, precision):
     """Returns the grouped convolution without padding, as one matrix product batched over the groups.
 
-    Args:
-      x: [B, *spatial, C].
-      kernel: [*window, C / groups, C_out].
+    x is [B, *spatial, C], the kernel [*window, C / groups, C_out].
     """
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)

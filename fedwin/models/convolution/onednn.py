@@ -126,9 +126,6 @@ def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathli
 def locate(switch: str) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
     """Returns the directory of oneDNN's headers, its library, and the compiled one, which may not exist yet.
 
-    Args:
-      switch: the value of FEDWIN_ONEDNN.
-
     Raises:
       Unavailable: why it can be neither called nor compiled; compiles nothing.
     """
@@ -148,9 +145,6 @@ def locate(switch: str) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
 @functools.cache
 def _load(switch: str) -> str:
     """Compiles and registers the library; returns the name of the XLA target.
-
-    Args:
-      switch: the value of FEDWIN_ONEDNN.
 
     Raises:
       Unavailable: why it cannot be called.
@@ -204,8 +198,7 @@ def is_available() -> bool:
 def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
     """Whether oneDNN has the convolution, in a type that the processor has, and it is large enough for a call.
 
-    Args:
-      channels: channels of x and of y.
+    The `channels` are those of x and of y.
     """
     has_type = dtype == jnp.float32 or (dtype == jnp.bfloat16 and "avx512_bf16" in cpu_features())
     plain = len(g.window) == 2 and all(step == 1 for step in g.inside) and not crops(g.padding)

@@ -60,13 +60,7 @@ def max_pool(x, window, strides=None, padding="VALID"):
 
 
 def avg_pool(x, window, strides=None, padding="VALID"):
-    """Returns the mean over windows, [B, *out, C]; padded zeros count, as in flax.linen.avg_pool.
-
-    Args:
-      x: [B, *spatial, C].
-      strides: strides of the window; None for the window's sizes.
-      padding: 'VALID', 'SAME' or (low, high) per spatial axis.
-    """
+    """Returns the mean over windows, as `max_pool`; padded zeros count, as in flax.linen.avg_pool."""
     x, strides, disjoint = _padded(x, window, strides, padding, 0)
     if disjoint:
         total = _split(x, window).sum(tuple(range(2, 2 * len(window) + 1, 2)))

@@ -68,10 +68,6 @@ class _Recorder:
 def layers_of(model: Model, input_shape: tuple[int, ...], input_dtype) -> dict[str, Layer]:
     """Returns path -> layer of a flax network, from a trace without computation; {} for a network of another library.
 
-    >>> from fedwin import models
-    >>> layers_of(models.build("digits_cnn", (8, 8, 1), 10), (8, 8, 1), jnp.float32)["dense1"]
-    Layer(kind='dense', channels=32)
-
     Args:
       input_shape: shape of one example as the network sees it.
       input_dtype: dtype of the examples as the network sees them.

@@ -1,7 +1,7 @@
 """MobileNetV2 with GroupNorm."""
 
+import functools
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.convolution import Conv, global_avg_pool
+from fedwin.models.interchange import array_files
 from fedwin.models.layers import GroupNorm
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_examples, check_groups
@@ -110,13 +111,7 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     Raises:
       UserError: for a missing or unreadable file, a missing kernel or a wrong shape.
     """
-    if not pathlib.Path(path).is_file():
-        raise UserError(f"mobilenetv2: weights file '{path}' does not exist.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except Exception as error:
-        raise UserError(f"mobilenetv2: '{path}' is not a readable .npz file ({error}).") from error
+    arrays = array_files.read(path).arrays
     names = conv_names(params)
     by_path = {name: arrays["/".join(name)] for name in names if "/".join(name) in arrays}
     if len(by_path) < len(names):
@@ -129,9 +124,7 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
             )
         by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
     for name, kernel in by_path.items():
-        expected = params[name[0]]
-        for key in name[1:]:
-            expected = expected[key]
+        expected = functools.reduce(lambda tree, key: tree[key], name, params)
         if kernel.shape != expected.shape:
             raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {expected.shape}.")
         if not np.isfinite(kernel).all():

@@ -42,7 +42,7 @@ def linear(batch):
 @pytest.mark.parametrize(
     "transformed, options, words",
     [
-        (hk.transform(with_state), {}, "keeps state; use hk.transform_with_state instead of hk.transform"),
+        (hk.transform(with_state), {}, "use `hk.transform_with_state`"),
         (hk.without_apply_rng(hk.transform(linear)), {}, "not hk.without_apply_rng's"),
         (linear, {}, "wrap the function in hk.transform"),
         (hk.transform(linear), dict(classifier_path=("last",)), "begin with 'linear'"),
