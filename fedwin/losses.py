@@ -45,11 +45,7 @@ def nll(logits, labels, shares=None):
 
 
 def stateless(function):
-    """Returns a loss for models without statistics.
-
-    Args:
-      function: (params, batch, key, info) -> float [].
-    """
+    """Returns a loss for models without statistics."""
     return lambda params, stats, batch, key, info: (function(params, batch, key, info), stats)
 
 

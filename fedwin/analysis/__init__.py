@@ -7,7 +7,7 @@ any precision; nothing takes part in training. `evaluate` is a function of the c
     line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}
 """
 
-from fedwin.analysis.accuracies import mean_last, round_to_round_std, rounds_to_target, speedup, traffic
+from fedwin.analysis.accuracies import mean_last, round_to_round_std, rounds_to_target, speedup
 from fedwin.analysis.batch_norm import recomputed
 from fedwin.analysis.cka import linear_cka, mean_cka
 from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors, locality
@@ -28,5 +28,5 @@ __all__ = [
     "factors", "forgetting", "grid", "improvement_probability", "interquartile_mean", "landscape", "line",
     "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_interval", "mean_last", "mix", "mixtures",
     "paired_interval", "per_model", "place", "plane", "point", "recomputed", "round_to_round_std",
-    "rounds_to_target", "speedup", "traffic", "vector",
+    "rounds_to_target", "speedup", "vector",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Summaries of accuracy curves: rounds to a target, speedup, mean of the last rounds, variation, traffic."""
+"""Summaries of accuracy curves: rounds to a target, speedup, mean of the last rounds, variation."""
 
 import numpy as np
 
@@ -112,24 +112,3 @@ def round_to_round_std(accuracy, rounds=None, step: int = 1) -> float:
     if step < 1 or not differences:
         raise UserError(f"round_to_round_std: no two evaluations are {step} round(s) apart; evaluate more often.")
     return float(np.sqrt(np.mean(np.square(differences)) / 2))
-
-
-def traffic(per_client, rounds: int, clients_per_round: int) -> int:
-    """Computes the communication of a run.
-
-        rounds x clients x (down + up)
-
-    Args:
-      per_client: (down, up) of one client and round, such as engine.communication counts in bytes, including extra
-        data besides models (FedFA's anchors).
-
-    Raises:
-      UserError: when there are fewer than 0 rounds or 1 client.
-
-    Example:
-      >>> traffic((2, 1), rounds=400, clients_per_round=10)
-      12000
-    """
-    if rounds < 0 or clients_per_round < 1:
-        raise UserError(f"traffic: {rounds} rounds of {clients_per_round} clients; 0 rounds or more, 1 client or more.")
-    return rounds * clients_per_round * sum(per_client)

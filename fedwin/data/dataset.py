@@ -107,7 +107,6 @@ class Dataset:
       train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
         int32 label, [N] or, for sequences, [N, T]; data sets with domains have 'domain', int32 [N]. Large data sets
         have memory maps or `example_source.Images`, which decode images on access.
-      test: the same features of the test examples.
       num_classes: number of classes, or size of the vocabulary.
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
       mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x as it is.

@@ -38,7 +38,6 @@ def fetch(
 
     Args:
       kind: kind of the checksum, 'md5' or 'sha256'.
-      checksum: its hexadecimal value, or None.
       progress: called with the number of bytes received and the total, 0 if unknown.
 
     Raises:

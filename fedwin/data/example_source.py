@@ -150,9 +150,7 @@ class Images:
     """Images decoded on access; behaves like a read-only uint8 array [N, size, size, channels].
 
     Args:
-      size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to before cropping; `size` by default.
-      channels: 3 or 1.
 
     Raises:
       UserError: sizes are impossible.
@@ -202,11 +200,6 @@ class Images:
 
 def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     """Decodes an image, scales its short side and crops its center.
-
-    Args:
-      size: side of the cropped image in pixels.
-      resize: pixels that the short side is scaled to.
-      channels: 3 or 1.
 
     Returns:
       uint8 [size, size, channels].

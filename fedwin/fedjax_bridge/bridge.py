@@ -71,7 +71,6 @@ def as_fedjax(
       total_examples: examples of all clients together, for algorithms that read a client's share of them.
       max_clients: upper bound on the clients of a cohort; a larger cohort compiles again.
       largest: upper bound on the examples of a client; a larger client compiles again.
-      compiler_options: passed to jax.jit.
 
     Returns:
       A fedjax.FederatedAlgorithm; see the docstring of fedwin.fedjax_bridge for its functions.
@@ -139,8 +138,6 @@ class PartialSetting:
 
     Attributes:
       owner: the algorithm or wrapper that reads it, for the message.
-      numbers: name -> number, or None if it was not given.
-      model: models.Model, or None if no sample batch was given.
     """
 
     owner: str
@@ -148,26 +145,14 @@ class PartialSetting:
     init_fn: Callable
     model: Any = None
 
-    def _number(self, name: str) -> int:
+    def __getattr__(self, name: str) -> int:
+        """Returns K, |S| or T by its name; raises UserError if it was not given."""
+        if name not in _NUMBERS:
+            raise AttributeError(name)
         value = self.numbers[name]
         if value is None:
             raise UserError(f"{self.owner} needs {name}: give as_fedjax {_NUMBERS[name]}.")
         return value
-
-    @property
-    def num_clients(self) -> int:
-        """Number of all clients K."""
-        return self._number("num_clients")
-
-    @property
-    def clients_per_round(self) -> int:
-        """Clients of a cohort |S|."""
-        return self._number("clients_per_round")
-
-    @property
-    def num_rounds(self) -> int:
-        """Number of rounds T."""
-        return self._number("num_rounds")
 
     @property
     def most_rounds(self) -> None:
@@ -224,7 +209,6 @@ def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer
     """Returns the local training of a FedJAX program: the model's own loss on `repeat` batches.
 
     Args:
-      model: its train_loss is minimized.
       client_optimizer: optax transformation at unit learning rate; None for SGD.
 
     Raises:

@@ -80,7 +80,6 @@ def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_
     """Returns the examples of a cohort as one flat Store.
 
     Args:
-      padding: sizes of the store.
       num_classes: width of the label counts, or None to leave them out.
       total_examples: examples of all clients there are; None takes those of the cohort.
     """
@@ -138,11 +137,7 @@ class Capacity:
         self.numbers: set[int] = set()
 
     def hold(self, need: Padding) -> Padding:
-        """Returns the padding of a cohort; that of later cohorts is at least as large.
-
-        Args:
-          need: sizes of the cohort without padding.
-        """
+        """Returns the padding of a cohort; that of later cohorts is at least as large."""
         self.numbers.add(need.clients)
         if self.padding is None:
             self.padding = self._with_room(need, 1, 2)

@@ -48,7 +48,6 @@ class ClientRow(NamedTuple):
     """A row of the round's client table.
 
     Attributes:
-      inner: the algorithm's row.
       key: data of the client's key, uint32 [2].
       report: name -> reported number, float32 [].
     """
@@ -85,10 +84,8 @@ class Rounds:
     """Rounds of an algorithm on FedJAX's cohorts; an instance is the `apply` of a fedjax.FederatedAlgorithm.
 
     Args:
-      capacity: chooses the padding of cohorts.
       num_classes: width of the label counts, or None.
       total_examples: examples of all clients together, or None.
-      compiler_options: passed to jax.jit.
 
     Attributes:
       traces: the Padding of every compiled round.
@@ -140,7 +137,6 @@ class Rounds:
         """Runs one round.
 
         Args:
-          state: from `init` or the previous round.
           clients: (id, fedjax.ClientDataset, rng) of every client of the cohort.
 
         Returns:

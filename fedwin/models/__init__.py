@@ -19,7 +19,6 @@ def build(text: str, input_shape, num_classes: int) -> Model:
 
     Args:
       text: `name` or `name:key=value,...`; the names are those of MODELS.
-      input_shape: shape of one example as the network sees it.
 
     Raises:
       UserError: when the name or an option is unknown, or the input is too small for the network.

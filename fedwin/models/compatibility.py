@@ -25,7 +25,6 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
 
     Args:
       model: a built-in network, one of `from_flax`, `from_haiku` or `from_fedjax`, or a hand-made Model.
-      input_shape: shape of one example as the network sees it.
       num_classes: labels of the data are in 0..num_classes-1.
       input_dtype: dtype of the stored examples; uint8 images reach the network as float32.
       label_shape: shape of one label, () or (T,) for sequences.

@@ -75,7 +75,6 @@ def dropout(x, rate: float, key, train: bool):
     A rate that is a multiple of 1/256 needs only 8 random bits per element, a quarter of the generator's work.
 
     Args:
-      rate: probability of zero.
       key: PRNG key; unused in evaluation.
     """
     if not train or rate == 0:
@@ -140,7 +139,6 @@ class BatchNorm(nn.Module):
 
     Attributes:
       momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9).
-      epsilon: added to the variance.
     """
 
     momentum: float = 0.1
@@ -185,11 +183,7 @@ class BatchNorm(nn.Module):
 
 
 class Norm(nn.Module):
-    """GroupNorm or BatchNorm by name; train and mask matter to BatchNorm alone.
-
-    Attributes:
-      kind: 'gn' or 'bn'.
-    """
+    """GroupNorm or BatchNorm by name; train and mask matter to BatchNorm alone."""
 
     kind: str
     groups: int = 2

@@ -66,7 +66,6 @@ class LowRank:
 
     Attributes:
       frozen: path -> matrix or other leaf that is not trained, as arrays of NumPy.
-      scale: alpha / rank.
     """
 
     model: Model
@@ -197,7 +196,6 @@ def merged(model: Model, variables: Variables) -> Variables:
     """Returns the variables of the network itself, with the corrections of LoRA added to its layers.
 
     Args:
-      model: a network, adapted or not.
       variables: its variables; those of a network that is not adapted are returned as they are.
     """
     if not isinstance(model.apply, LowRank):

@@ -58,9 +58,6 @@ PRECISION = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float64": jnp.fl
 def compute_dtype(dtype: Any):
     """Returns a floating-point dtype given by name or as a dtype.
 
-    Args:
-      dtype: a key of PRECISION, or a dtype.
-
     Raises:
       UserError: when it is not a floating-point type.
     """

@@ -69,11 +69,7 @@ def network(name: str, takes: Examples = "any", *, label: str = "", **registered
 
 
 def check_examples(name: str, takes: Examples, input_shape: tuple[int, ...], num_classes: int) -> None:
-    """Raises UserError unless a network takes the examples.
-
-    Args:
-      takes: 'images', 'tokens' or 'any'.
-    """
+    """Raises UserError unless a network takes the examples."""
     if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
         raise UserError(f"{name}: num_classes={num_classes} must be an integer >= 1.")
     rank, description = _RANKS.get(takes, (len(input_shape), "examples that are not empty"))
@@ -88,7 +84,6 @@ def build_network(
 
     Args:
       module: the flax module, with its compute type in module.dtype.
-      input_dtype: dtype of examples, int32 for tokens.
 
     Raises:
       UserError: when examples are too small for the network, or the network would be too large.
@@ -105,9 +100,6 @@ def build_network(
 
 def widths_of(network: str, option: str, values: str | int) -> tuple[int, ...]:
     """Returns several widths from one option, in which they are joined by '-'.
-
-    Args:
-      values: its value; an integer for a single width.
 
     Raises:
       UserError: when one of them is not an integer >= 1.

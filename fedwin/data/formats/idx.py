@@ -46,12 +46,7 @@ def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tup
 
 
 class IdxFile(NamedTuple):
-    """A decoded IDX file.
-
-    Attributes:
-      stored: its path, or None in an archive.
-      blob: its decompressed bytes.
-    """
+    """A decoded IDX file."""
 
     where: pathlib.Path
     stored: pathlib.Path | None
@@ -68,9 +63,7 @@ def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...
     """Finds and reads IDX files of images and labels that belong together, in one folder or zip archive.
 
     Args:
-      patterns: patterns of folder names, as in files.folders.
       wanted: names of training images, training labels, test images, test labels, and possibly further files.
-      source: URL for a download.
 
     Raises:
       UserError: files that are missing or damaged, or different numbers of images and labels.

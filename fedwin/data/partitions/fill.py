@@ -59,7 +59,6 @@ def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list
     Args:
       weights: function (client, which pools are open [C]) -> weight of each pool [C], zero for pools that are not open.
       visit: order of the clients [K].
-      per_client: number of examples per client.
 
     Returns:
       (one array of per_client rows per client, number of fallbacks).

@@ -26,8 +26,6 @@ def from_arrays(
     Args:
       train_x: training inputs [N, ...]; images are uint8, NHWC.
       train_y: training labels, whole numbers [N] or, for sequences, [N, T].
-      test_x: test inputs, like train_x.
-      test_y: test labels, like train_y.
       num_classes: number of classes; the largest training label + 1 by default.
       clients: client of each training example [N], for a data set with its own clients.
       mean: per-channel mean of x, after division by 255 if x is uint8.

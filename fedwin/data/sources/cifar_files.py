@@ -23,11 +23,8 @@ class FileNames(NamedTuple):
     """Names of the files of one of the two data sets.
 
     Attributes:
-      folders: patterns of folder names.
       train: names of the training pickles; binary files have the suffix .bin.
-      test: name of the test pickle, likewise.
       labels: label column -> its key in the pickles, in the order of the binary record.
-      classes: number of classes of each column.
     """
 
     folders: tuple[str, ...]

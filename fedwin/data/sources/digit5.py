@@ -36,7 +36,6 @@ def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, n
 
     Args:
       labels: the labels [N], in 0..9.
-      limit: maximum number of training examples.
 
     Returns:
       (training rows, test rows).

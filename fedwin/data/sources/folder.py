@@ -60,8 +60,6 @@ class Photos(NamedTuple):
     """Lists of images, and where the images are.
 
     Attributes:
-      train: (path, content) of the training list.
-      test: (path, content) of the test list.
       groups: groups of folders and archives; images that are found in one group are not searched in later ones.
       user_column: name of the column of clients in the training list, or None.
     """
@@ -109,10 +107,7 @@ def find(name: str, data_dir, patterns: Names, lists: tuple[Names, ...], users: 
     """Finds lists and images (folders, archives `images_*.tar`) below data_dir.
 
     Args:
-      patterns: patterns of folder names.
       lists: possible names of the training list, and of the test list.
-      users: possible names of the column of clients.
-      source: URL for a download.
 
     Raises:
       UserError: no lists.

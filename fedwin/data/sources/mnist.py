@@ -40,6 +40,12 @@ CHECKSUMS = {
 DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
 
 
+def load(name: str, data_dir, patterns: tuple[str, ...], source: str, **described) -> Dataset:
+    """Loads ten classes of images from four files; arguments as of `idx.read`, and further fields of the Dataset."""
+    found = read(name, data_dir, patterns, file_names(), source)
+    return Dataset(name, *pack(found, file_names(), 10), 10, verified=verify(found.values(), name), **described)
+
+
 @DATASETS.register(
     "mnist",
     title="MNIST",
@@ -54,11 +60,8 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
 )
 def mnist(data_dir) -> Dataset:
     """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images."""
-    wanted = file_names()
-    found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
-    train, test = pack(found, wanted, 10)
-    verified = verify(found.values(), "mnist")
-    return Dataset("mnist", train, test, 10, mean=(0.1307,), std=(0.3081,), class_names=DIGITS, verified=verified)
+    described: dict = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS}
+    return load("mnist", data_dir, ("mnist*",), "http://yann.lecun.com/exdb/mnist", **described)
 
 
 @DATASETS.register(
@@ -134,11 +137,8 @@ FASHION_SUMS = {
 )
 def fmnist(data_dir) -> Dataset:
     """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
-    wanted = file_names()
-    found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, FASHION)
-    train, test = pack(found, wanted, 10)
-    verified = verify(found.values(), "fmnist")
-    return Dataset("fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified)
+    described: dict = {"mean": (0.0,), "std": (1.0,), "class_names": FASHION_NAMES}
+    return load("fmnist", data_dir, ("fashion*", "fmnist*"), FASHION, **described)
 
 
 @DATASETS.register(

@@ -93,7 +93,6 @@ def draw_pooled_windows(ids: Ids, side: int, counts: dict[str, int], total: int,
 
     Args:
       side: 0 for training, 1 for test.
-      counts: role -> number of windows.
 
     Raises:
       UserError: there are fewer windows.

@@ -28,10 +28,8 @@ class Shape(NamedTuple):
     """Images of a stand-in, as of its original.
 
     Attributes:
-      channels: 1 or 3.
       mean: per-channel mean for the normalization, as of Dataset.
       std: per-channel standard deviation, likewise.
-      names: names of the classes; may be empty.
     """
 
     side: int
@@ -98,7 +96,6 @@ class GeneratedImages(Images):
     Args:
       labels: class of each image [N].
       weights: weights of the patterns, float32 [classes, 3, 4, 4].
-      size: side of the images in pixels.
     """
 
     def __init__(self, labels: np.ndarray, weights: np.ndarray, seed: int, size: int):

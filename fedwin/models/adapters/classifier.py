@@ -16,9 +16,6 @@ def at_least_float32(x):
 def check_input_shape(name, input_shape) -> tuple[int, ...]:
     """Returns the shape of one example as a tuple.
 
-    Args:
-      input_shape: integers >= 0.
-
     Raises:
       UserError: for anything else.
     """
@@ -43,7 +40,6 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
 
     Args:
       features: [..., n].
-      weight: name of the matrix [n, C].
       bias: name of the bias [C], which may be missing.
     """
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)

@@ -107,7 +107,6 @@ def from_flax(
         whose width is num_classes.
       name: name of the model; None takes the class's.
       dtype: compute type of `Model.classifier`.
-      input_dtype: dtype of examples, int32 for tokens.
 
     Returns:
       A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.

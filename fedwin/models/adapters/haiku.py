@@ -25,9 +25,7 @@ class NetworkFunctions(NamedTuple):
     """The pure functions of a network that may consist of haiku modules.
 
     Attributes:
-      init: key -> (params, stats).
       train: (params, stats, batch, key) -> (logits, stats), in training.
-      evaluate: the same in evaluation.
     """
 
     init: Callable

@@ -39,7 +39,6 @@ def check_target(path: str | os.PathLike, overwrite: bool = False) -> pathlib.Pa
 
     Args:
       path: ends in .npz or .safetensors.
-      overwrite: whether the file may exist.
 
     Raises:
       UserError: another ending, a file that exists, no such folder, or the package safetensors is missing.
@@ -63,7 +62,6 @@ def write(
 
     Args:
       path: ends in .npz or .safetensors.
-      overwrite: whether an existing file is replaced.
 
     Raises:
       UserError: as for `check_target`.

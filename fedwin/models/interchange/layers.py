@@ -66,12 +66,7 @@ class _Recorder:
 
 
 def layers_of(model: Model, input_shape: tuple[int, ...], input_dtype) -> dict[str, Layer]:
-    """Returns path -> layer of a flax network, from a trace without computation; {} for a network of another library.
-
-    Args:
-      input_shape: shape of one example as the network sees it.
-      input_dtype: dtype of the examples as the network sees them.
-    """
+    """Returns path -> layer of a flax network, from a trace without values; {} for networks of other libraries."""
     recorder = _Recorder(input_shape[-1] if len(input_shape) == 3 else 0)
     batch = {
         "x": jax.ShapeDtypeStruct((2, *input_shape), input_dtype),

@@ -54,11 +54,8 @@ def load(
         norm           weight, bias, running_mean, running_var -> scale, bias, mean, var
 
     Args:
-      path: .npz, .safetensors, .pt or .pth.
       shapes: name -> shape and dtype of its parameters and statistics.
       wanted: those of them that are taken from the file; the shapes of others may differ.
-      input_shape: shape of one example as the network sees it.
-      input_dtype: dtype of the examples as the network sees them.
       map: a JSON file, {name in the file: name in the network}; layers or single arrays, null leaves one out.
       layout: 'torch', 'jax', or 'auto': torch for .pt, .pth and files with names that end in `weight`.
 

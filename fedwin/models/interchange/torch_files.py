@@ -90,11 +90,7 @@ class _Dict(dict):
 
 
 class _StateDictUnpickler(pickle.Unpickler):
-    """An unpickler that knows the names in state dicts, and has replacements for all of them.
-
-    Args:
-      storage: key -> bytes of a storage.
-    """
+    """An unpickler that knows the names in state dicts, and has replacements for all of them."""
 
     def __init__(self, storage: Callable[[str], bytes], file, encoding: str):
         super().__init__(file, encoding=encoding)

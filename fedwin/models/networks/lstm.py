@@ -18,11 +18,7 @@ Predict = Literal["all", "last"]
 
 
 def uniform(bound: float):
-    """Returns the initializer U(-bound, bound).
-
-    Args:
-      bound: largest absolute value.
-    """
+    """Returns the initializer U(-bound, bound)."""
     return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 

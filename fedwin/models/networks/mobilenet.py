@@ -133,11 +133,7 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
 
 
 def with_kernels(params, kernels):
-    """Returns params with kernels replaced.
-
-    Args:
-      kernels: path in params -> kernel.
-    """
+    """Returns params with kernels replaced."""
 
     def replace(path, leaf):
         kernel = kernels.get(tuple(entry.key for entry in path))
