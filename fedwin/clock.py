@@ -52,13 +52,7 @@ class Clock(NamedTuple):
     timeout: float = 0.0
 
     def round(self, seed: int, ids: np.ndarray, load: Load, missing: int = 0) -> float:
-        """Returns the seconds of a round: those of its slowest client.
-
-        Args:
-          ids: the clients that answer, int [n].
-          load: their work and traffic.
-          missing: number of clients that were drawn and do not answer.
-        """
+        """Returns the seconds of a round, those of its slowest client; `missing` clients do not answer."""
         slowest = float(self.seconds(seed, ids, load).max(initial=0.0))
         return max(slowest, self.timeout) if missing else slowest
 
@@ -70,14 +64,9 @@ def _normal(seed: int, count: int) -> np.ndarray:
 
 
 def factors(seed: int, ids: np.ndarray, spread: float) -> np.ndarray:
-    """Returns the factors of the clients' speeds, log-normal around 1, the same in every round.
+    """Returns the factors of the clients' networks and processors, independent of each other, float [n, 2].
 
-    Args:
-      ids: of the clients, int [n].
-      spread: standard deviation of the logarithm.
-
-    Returns:
-      Of network and processor, independent of each other, float [n, 2].
+    They are log-normal around 1, the same in every round; spread is the standard deviation of the logarithm.
     """
     # Powers of two, so that few arrays are drawn and cached.
     count = 1 << int(ids.max(initial=0)).bit_length()

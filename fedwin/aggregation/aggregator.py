@@ -41,7 +41,6 @@ def check_message(label: str, message) -> bool:
 
     Args:
       label: what is applied to the steps, for the error message, such as 'aggregate=median'.
-      message: of a client, or stacked messages.
 
     Raises:
       UserError: the server also receives a sum that is derived from the steps.
@@ -56,11 +55,7 @@ def check_message(label: str, message) -> bool:
 
 
 class StepCheck:
-    """Raises UserError when a round is traced, if no message of an algorithm contains a mean step.
-
-    Args:
-      label: as for `check_message`.
-    """
+    """Raises UserError when a round is traced, if no message of an algorithm contains a mean step."""
 
     def __init__(self, label: str, algorithm: Algorithm):
         self.label = label
@@ -114,14 +109,10 @@ def uniform_mean(values, counted):
 
 
 def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
-    """Returns an algorithm whose server combines the clients' steps with an aggregator.
+    """Returns an algorithm, given with all its wrappers, whose server combines the clients' steps with an aggregator.
 
     Model statistics (BatchNorm's), metrics, and parts of a message other than mean steps (SCAFFOLD's controls, MIME's
     gradients) are weighted means and sums as without it.
-
-    Args:
-      algorithm: with all its wrappers.
-      aggregator: 'mean' returns the algorithm unchanged.
 
     Raises:
       UserError: when the algorithm aggregates stacked messages itself, or, when a round is traced, when clients send no

@@ -1,14 +1,16 @@
-"""The Attack of some of the clients on the model; `attacked` applies one to an algorithm.
+"""Attacks of some of the clients on the model; `attacked` applies one to an algorithm.
 
 The attackers are a fixed set of clients, drawn from the seed of a run. A client learns whether it is one of them from
 Client.info['attacker'], which `attacked` removes before the algorithm's client function sees it.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, tree
@@ -55,9 +57,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
     """Returns the number of attackers.
 
     Args:
-      owner: name of the attack, for the error message.
       clients: a fraction of all clients (a float), rounded to the nearest number, or the number (an integer).
-      num_clients: K, number of all clients.
 
     Raises:
       UserError: when there are not so many clients.
@@ -74,40 +74,23 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
 
 
 def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
-    """Draws the attackers, a function of the seed; those of a smaller count are among those of a larger one.
-
-    Args:
-      count: number of attackers.
-      num_clients: K, number of all clients.
-
-    Returns:
-      Whether a client attacks, bool [K].
-    """
+    """Draws the attackers, bool [K], by the seed; those of a smaller count are among those of a larger one."""
     mask = np.zeros(num_clients, bool)
     mask[generator(seed, _TAG).permutation(num_clients)[:count]] = True
     return mask
 
 
 def with_attackers(info: dict[str, np.ndarray] | None, mask: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns Federation.info with the attackers.
-
-    Args:
-      info: a dict of [K, ...], or None.
-      mask: from `attackers`, bool [K].
-    """
+    """Returns Federation.info with the attackers."""
     return {**(info or {}), "attacker": mask}
 
 
 def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
-    """Returns an algorithm some of whose clients attack; their Client.info must contain 'attacker'.
+    """Returns an algorithm, before `aggregated`, some of whose clients attack; Client.info must contain 'attacker'.
 
     An attacker trains and goes through all client-side wrappers, and changes its mean step last: a bound on the step
     (clip) does not hold for attackers. Its weight, its row of the client table, model statistics, metrics and other
     parts of its message remain those of its training.
-
-    Args:
-      algorithm: with all its wrappers, before `aggregated`.
-      attack: the attack; with a count of 0 the algorithm is returned unchanged.
 
     Raises:
       UserError: when a round is traced, when an attack on steps meets clients that send no mean step, or something that
@@ -197,3 +180,86 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
         return core.mean_step(jax.tree.unflatten(treedef, drawn), sent.weight)
 
     return Attack("gaussian", number_of_attackers("gaussian", clients, setting.num_clients), corrupt)
+
+
+# Label counts of a client, which are those of the labels that it trains on.
+_COUNTS = ("train", "validation")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class FlippedLabels:
+    """The labels of all examples as one client sees them, flipped where it reads them if it attacks.
+
+    Indexing flips what it selects: no client has a copy of all labels.
+
+    Attributes:
+      labels: int [N], shared by all clients.
+      attacks: whether the client is an attacker, bool [].
+      num_classes: C; label y becomes C - 1 - y.
+    """
+
+    labels: jax.Array
+    attacks: jax.Array
+    num_classes: int = dataclasses.field(metadata={"static": True})
+
+    def __getitem__(self, rows):
+        y = self.labels[rows]
+        return jnp.where(self.attacks, self.num_classes - 1 - y, y).astype(y.dtype)
+
+    def __jax_array__(self):
+        return self[:]
+
+    def __len__(self):
+        return len(self.labels)
+
+    @property
+    def shape(self):
+        """Shape of the labels."""
+        return self.labels.shape
+
+    @property
+    def ndim(self):
+        """Number of axes of the labels."""
+        return self.labels.ndim
+
+    @property
+    def dtype(self):
+        """Type of the labels."""
+        return self.labels.dtype
+
+
+@ATTACKS.register("label_flip", paper="fung2020limitations")
+def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
+    """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
+
+        y <- C - 1 - y
+
+    The label counts that losses read (weighted softmax) are those of the flipped labels. Examples that clients hold out
+    for validation keep their labels.
+
+    Raises:
+      UserError: when the number of classes is unknown, or examples have several labels.
+
+    Source: Fung et al., The Limitations of Federated Learning in Sybil Settings, 2020,
+    https://arxiv.org/abs/1808.04866.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", attack="label_flip:clients=1", problem=testing.classification())
+      {'model': [0.777, 0.589, 0.444]}
+    """
+    if setting.model is None:
+        raise UserError("label_flip: the model does not say how many classes there are; choose another --model.")
+    num_classes = setting.model.num_classes
+
+    def poison(c, attacks):
+        y = c.examples["y"]
+        if y.ndim > 1 or not jnp.issubdtype(y.dtype, jnp.integer):
+            raise UserError("label_flip: needs one class per example, not a sequence; choose another --attack.")
+        info = dict(c.info)
+        for name in (name for name in _COUNTS if name in info):
+            info[name] = tree.where(attacks, jnp.flip(info[name], -1), info[name])
+        return c._replace(info=info, examples=c.examples | {"y": FlippedLabels(y, attacks, num_classes)})
+
+    return Attack("label_flip", number_of_attackers("label_flip", clients, setting.num_clients), poison=poison)

@@ -25,10 +25,8 @@ import optax
 from jax import lax
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.common import ALGORITHMS, Weighting, weighted_delta
 from fedwin.algorithms.fedopt import Optimizer, Server, named_server
-from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt
 from fedwin.tree import PyTree
@@ -53,13 +51,7 @@ class Worker(NamedTuple):
 
 
 def with_adamw(solve: local.Solver, b1: float, b2: float, eps: float) -> local.Solver:
-    """Returns the solver with AdamW, which decays weights itself, as the inner optimizer.
-
-    Args:
-      solve: a solver with plain SGD; its weight decay becomes AdamW's.
-      b1: first-moment decay.
-      b2: second-moment decay.
-      eps: added to the root.
+    """Returns the solver with AdamW as the inner optimizer, which decays weights itself.
 
     Raises:
       UserError: the solver's optimizer is another one.
@@ -75,13 +67,9 @@ def with_adamw(solve: local.Solver, b1: float, b2: float, eps: float) -> local.S
 
 
 def fragments_of(params, fragments: int, pattern: str) -> list[int]:
-    """Returns the fragment of each leaf of the parameters.
+    """Returns the fragment of each leaf of the parameters; arguments as of `diloco`.
 
     Layers are the model's top-level modules in the order of their names, numbers in names by their size.
-
-    Args:
-      fragments: F, their number.
-      pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
 
     Raises:
       UserError: there are fewer layers than fragments.
@@ -182,7 +170,7 @@ def diloco(
 
     def client(params, c):
         y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
+        return y.update({"delta": weighted_delta(y, params, c, weighting)}, state=y.optimizer)
 
     return core.algorithm(
         client,

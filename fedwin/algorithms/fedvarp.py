@@ -11,8 +11,7 @@ device, on the host or in a file; nothing but the model travels.
 """
 
 from fedwin import core, local, tree
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.common import ALGORITHMS, Weighting
 from fedwin.registry.ranges import Positive, Share
 
 

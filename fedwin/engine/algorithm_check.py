@@ -38,10 +38,6 @@ def aggregate_part(phase: core.Phase) -> UserFunction:
 def check_built(builder: Callable, build: Callable[[], Algorithm]) -> Algorithm:
     """Builds an algorithm.
 
-    Args:
-      builder: the user's function (setting, solve, *, ...), named in errors.
-      build: () -> the builder's return value.
-
     Raises:
       UserError: when the builder cannot be called with (setting, solve) or returns no core.Algorithm.
     """

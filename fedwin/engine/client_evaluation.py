@@ -47,9 +47,6 @@ class EvaluatedClients(NamedTuple):
 def client_count(text: str) -> int:
     """Returns the number of clients that --eval_clients asks for; 0 stands for all.
 
-    Args:
-      text: 'all' or a number.
-
     Raises:
       UserError: it is neither.
     """
@@ -67,8 +64,6 @@ def evaluated_clients(federation: Federation, text: str, seed: int) -> dict[str,
     its own clients. Test clients that never train are evaluated on theirs in either case.
 
     Args:
-      federation: the partition of a seed.
-      text: --eval_clients.
       seed: decides which clients are drawn; fewer clients are a subset of more.
 
     Returns:
@@ -134,13 +129,9 @@ def _names(partition: Partition) -> list:
 
 
 def batch_length(sizes: np.ndarray, most: int) -> int:
-    """Returns the number of examples of a client's batches, with which a pass over all clients costs least.
+    """Returns the number of examples of a client's batches, up to `most`, with which a pass over clients costs least.
 
         min_B sum_k ceil(N_k / B) (B + STEP_COST),   B a power of two
-
-    Args:
-      sizes: numbers of examples [n], without zeros.
-      most: upper bound.
 
     Example:
       >>> batch_length(np.array([3, 4, 3]), 500), batch_length(np.array([300, 100]), 500)

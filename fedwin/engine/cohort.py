@@ -65,9 +65,6 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
     """Returns (SharedInputs, ClientInputs) -> (values to sum over the cohort, row) for one client.
 
     Args:
-      client_part: Phase.client, (down, Client) -> Update.
-      weighting: of the mean of statistics, 'samples' or 'uniform'.
-      n_max: length of a client's index of examples.
       stacked: whether the row is a StackedRow with the message, which is then not summed (Phase.aggregate).
     """
 
@@ -101,14 +98,7 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
 
 
 def client_shapes(store: Store, row: PyTree, stats: PyTree, n_max: int) -> core.Client:
-    """Returns the shapes of a client as an algorithm sees it.
-
-    Args:
-      store: the clients' data, or its shapes.
-      row: shapes of a row of the client table.
-      stats: the model's statistics, or their shapes.
-      n_max: length of the client's index of examples.
-    """
+    """Returns the shapes of a client as an algorithm sees it."""
 
     def one(store, row, stats):
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
@@ -121,9 +111,6 @@ def skip_absent(function: Callable) -> Callable:
     """Returns a function that computes nothing for padding and clients that do not answer, where it is not vmapped.
 
     They add zeros to the sums, and their rows are not stored.
-
-    Args:
-      function: as from `client_function`.
     """
 
     def one(shared: SharedInputs, own: ClientInputs):
@@ -137,12 +124,7 @@ def skip_absent(function: Callable) -> Callable:
 
 
 def total_of_one(phase: core.Phase, message):
-    """Returns the shapes of the total that a phase's server receives.
-
-    Args:
-      phase: with a client.
-      message: shapes of one client's message.
-    """
+    """Returns the shapes of the total that a phase's server receives."""
     if phase.aggregate is None:
         return message
     one = tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), message)

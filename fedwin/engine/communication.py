@@ -35,10 +35,7 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
     returns them.
 
     Args:
-      params: the model's parameters; shapes suffice.
-      store: the clients' data; shapes suffice.
       n_max: examples of the largest client.
-      stats: the model's statistics, () without.
     """
     down, up, unknown = 0, 0, True
     for phase, received, update in _round_trips(algorithm, params, store, n_max, stats):
@@ -51,14 +48,7 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
 
 
 def stacked_bytes(algorithm: Algorithm, params, store: engine.Store, n_max: int = 1, stats=()) -> int:
-    """Returns the bytes of one client's largest message that is stacked (Phase.aggregate); 0 if all are summed.
-
-    Args:
-      params: the model's parameters; shapes suffice.
-      store: the clients' data; shapes suffice.
-      n_max: examples of the largest client.
-      stats: the model's statistics, () without.
-    """
+    """Returns the bytes of one client's largest message that is stacked (Phase.aggregate); 0 if all are summed."""
     if not any(phase.aggregate for phase in algorithm.phases):
         return 0
     round_trips = _round_trips(algorithm, params, store, n_max, stats)
@@ -83,11 +73,7 @@ def _round_trips(
 
 
 def overhead(counted: Bytes, params) -> float:
-    """Returns the traffic in models, (down + up) / 2: FedAvg's is 1.
-
-    Args:
-      counted: the bytes.
-    """
+    """Returns the traffic in models, (down + up) / 2: FedAvg's is 1."""
     return (counted.down + counted.up) / (2 * tree.nbytes(params))
 
 

@@ -209,12 +209,7 @@ class VmappedDispatch(Dispatch):
 
 
 def _shared_leaves(run: RunState, counts: bool) -> RunState:
-    """Returns a tree of booleans: which leaves of a state are the same for all seeds.
-
-    Args:
-      run: the state.
-      counts: whether the counts of windows are.
-    """
+    """Returns which leaves of a state are the same for all seeds, counts of windows if `counts`, a tree of booleans."""
 
     def flags(node):
         none = jax.tree.map(lambda leaf: False, node)

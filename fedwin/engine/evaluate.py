@@ -118,9 +118,6 @@ def batches(
     """Packs examples into batches [n, B, ...] with a 'mask' [n, B], 0 = padding.
 
     Args:
-      examples: feature -> [N, ...].
-      batch_size: B at most.
-      multiple: n becomes a multiple of it.
       room: number of examples to make room for, if there are fewer.
     """
     total = len(next(iter(examples.values())))
@@ -200,10 +197,8 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
     its share of the batches.
 
     Args:
-      model: the network.
       normalize: batch -> batch, applied before the network.
       measure: (logits, batch) -> metric -> Mean, as from `measure_of`.
-      strategy: with the devices.
     """
 
     def one(variables: Variables, test):
@@ -270,10 +265,6 @@ def _count(federation: Federation) -> int:
 def check_validation(federation: Federation, seed: int) -> None:
     """Checks that clients hold out examples, and not more than TEST_BYTES.
 
-    Args:
-      federation: the partition of a seed.
-      seed: the seed, for the error line.
-
     Raises:
       UserError: there are none, or too many.
     """
@@ -296,14 +287,7 @@ def validation_bytes(federations: dict[int, Federation]) -> int:
 def validation_batches(
     federations: dict[int, Federation], seed: int, batch_size: int, multiple: int = 1
 ) -> dict[str, np.ndarray]:
-    """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds.
-
-    Args:
-      federations: seed -> its partition.
-      seed: the seed.
-      batch_size: B at most.
-      multiple: n becomes a multiple of it.
-    """
+    """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds."""
     federation = federations[seed]
     assert federation.validation is not None
     with ExampleSource({name: federation.dataset.train[name] for name in ("x", "y")}) as source:
@@ -315,10 +299,7 @@ def make_validation_probe(model, normalize: Callable, dataset: Dataset, strategy
     """Returns (dict name -> Variables, (test batches, pool)) -> dict name -> {metric: scalar}, 'val_...' of the pool.
 
     Args:
-      model: the network.
-      normalize: batch -> batch, applied before the network.
       dataset: decides the metrics; held-out examples have no accuracies per domain.
-      strategy: with the devices.
     """
     tested = make_probe(model, normalize, measure_of(dataset), strategy)
     pooled = sequence(dataset.accuracies) if dataset.task == "sequence" else classification()

@@ -39,23 +39,12 @@ def _of_window(mesh, leaf) -> NamedSharding:
 
 
 def table_placement(table, mesh) -> PyTree:
-    """Returns shardings of a client table: large leaves are split over the mesh.
-
-    Args:
-      table: arrays or shapes [K, ...].
-      mesh: the devices.
-    """
+    """Returns shardings of a client table: large leaves are split over the mesh."""
     return jax.tree.map(lambda leaf: _of_table(mesh, leaf), table)
 
 
 def place(values, mesh, shardings=None):
-    """Puts values on devices, lazy arrays block by block.
-
-    Args:
-      values: a tree of arrays.
-      mesh: the devices, or None for one device.
-      shardings: of each leaf, or one for all; None = a copy on each device.
-    """
+    """Puts a tree of arrays on devices, lazy arrays block by block; without shardings, a copy on each device."""
     if mesh is None:
         return jax.device_put(blockwise.placed(values))
     shardings = replicated(mesh) if shardings is None else shardings
@@ -67,15 +56,7 @@ def place(values, mesh, shardings=None):
 
 
 def placement(run, mesh) -> PyTree:
-    """Returns a RunState of shardings.
-
-    Args:
-      run: a RunState of arrays or shapes.
-      mesh: the devices, or None for one device.
-
-    Returns:
-      A tree like `run`, or None without a mesh.
-    """
+    """Returns a RunState of shardings for one of arrays or shapes, or None without a mesh."""
     if mesh is None:
         return None
     everywhere = lambda leaf: replicated(mesh)

@@ -50,9 +50,6 @@ def init(
     """Returns the state of a run before its first round.
 
     Args:
-      observers: name -> Observer.
-      model: the initial model.
-      num_slots: rows of the client table (K where it lives on the device).
       key: base key of everything random inside rounds.
       init_key: key of random initial server and client states; `key` by default.
       window_rounds: windows are offloaded, for dispatches of at most this many rounds; None: they are on the device.
@@ -91,14 +88,6 @@ def one_round(
 
     An empty cohort leaves the model, the server's state and the clients' rows as they are, unless the algorithm steps
     without clients; the round counts, and observers follow.
-
-    Args:
-      observers: name -> Observer.
-      strategy: how the cohort is mapped.
-      n_max: length of a client's index of examples.
-      run: the state before the round.
-      store: the clients' data.
-      cohort: its clients, arrays [C].
 
     Returns:
       The state after the round, and metrics: name -> Mean over the cohort.
@@ -158,12 +147,7 @@ def _unless_empty(size, function, values):
 
 
 def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: RunState) -> dict[str, Variables]:
-    """Returns the models to evaluate, by name; 'model' is the algorithm's own.
-
-    Args:
-      observers: name -> Observer.
-      run: the state.
-    """
+    """Returns the models to evaluate, by name; 'model' is the algorithm's own."""
     model = algorithm.eval_model(Variables(run.params, run.stats), run.state)
     out = {"model": model}
     for name, state in run.observers.items():

@@ -180,7 +180,6 @@ def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strateg
     """Returns a strategy on this machine.
 
     Args:
-      name: a strategy, or 'default' for the table of measured defaults.
       clients_per_round: cohort size, which limits the number of devices; None: no limit.
 
     Raises:

@@ -13,33 +13,14 @@ from fedwin import core
 
 
 def ceil_div(a, b):
-    """Computes a / b, rounded up.
-
-    Args:
-      a: an integer, may be traced.
-      b: a positive integer, may be traced.
-
-    Returns:
-      ceil(a / b).
-
-    Example:
-      >>> ceil_div(7, 3)
-      3
-    """
+    """Computes ceil(a / b) of integers, b > 0, which may be traced."""
     return (a + b - 1) // b
 
 
 def share_of(share, count):
-    """Computes a share of a number of steps or examples, rounded up.
+    """Computes ceil(share * count), with a share from `exact_share`; either may be an array or traced.
 
     The product is one multiplication in float32, so that host and device agree to the bit.
-
-    Args:
-      share: a number from `exact_share`; may be an array or traced.
-      count: an integer, may be an array or traced.
-
-    Returns:
-      ceil(share * count), an int if both are numbers.
 
     Example:
       >>> share_of(exact_share(0.1), 30), share_of(exact_share(0.5), 7)
@@ -52,14 +33,7 @@ def share_of(share, count):
 
 
 def exact_share(share):
-    """Returns shares for `share_of`: a millionth smaller unless whole, because 0.1 * 30 = 3.0000001 in float32.
-
-    Args:
-      share: a number or an array.
-
-    Returns:
-      float32, of the shape of `share`.
-    """
+    """Returns float32 shares for `share_of`: a millionth smaller unless whole, as 0.1 * 30 = 3.0000001 in float32."""
     share = np.asarray(share, float)
     return np.where(share == np.round(share), share, share * (1 - 1e-6)).astype(np.float32)
 
@@ -70,17 +44,10 @@ FEW_PLACES = 32
 
 
 def shuffled(key, size, n_max: int):
-    """Draws a uniform permutation of 0..size-1.
+    """Draws a uniform permutation of 0..size-1, the first `size` places of int32 [n_max].
 
     It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that a client's order does not
     depend on the size that its cohort is padded to.
-
-    Args:
-      size: number of elements to permute, int32 [].
-      n_max: length of the result.
-
-    Returns:
-      int32 [n_max]; the first `size` places contain the permutation.
     """
 
     def sort(length):
@@ -140,21 +107,11 @@ class Batches:
         return ceil_div(times(size), self.batch_size)
 
     def places(self, n_max: int, most: float) -> int:
-        """Returns the length of the order of at most `most` passes.
-
-        Args:
-          n_max: number of examples of the largest client.
-          most: largest number of passes.
-        """
+        """Returns the length of the order of at most `most` passes."""
         return math.ceil(most) * (n_max + self.batch_size) + self.batch_size + n_max
 
     def places_of_steps(self, n_max: int, most: int) -> int:
-        """Returns the length of the order of at most `most` steps.
-
-        Args:
-          n_max: number of examples of the largest client.
-          most: largest number of steps.
-        """
+        """Returns the length of the order of at most `most` steps."""
         return most * self.batch_size + n_max
 
     def plan(self, c: core.Client, epochs, most: float):
@@ -208,8 +165,6 @@ class Batches:
         """Returns the j-th batch.
 
         Args:
-          positions: of `plan`.
-          j: index of the step, int32 [].
           full: whether all batches are full; 'mask' (1 real, 0 padding) is then left out.
 
         Returns:

@@ -27,11 +27,7 @@ _OF_ROUND, _OF_RUN = 0x10CA1, 0x10CA2
 
 
 def draws(ids: np.ndarray, *numbers: int) -> np.ndarray:
-    """Draws a uniform number for each client; it depends on `numbers` and the client alone.
-
-    Args:
-      ids: of the clients, int [n], >= 0.
-      *numbers: integers >= 0, such as seed, tag and round.
+    """Draws a uniform number in [0, 1) for each client, float [n]; it depends on `numbers` (>= 0) and the client alone.
 
     Returns:
       In [0, 1), float [n].
@@ -134,14 +130,7 @@ def file(*, path: str) -> LocalWork:
 
 
 def read_columns(path: str, *columns: str) -> dict[int, tuple[float, ...]]:
-    """Reads numbers of clients from a CSV file with the header `client,<columns>`.
-
-    Args:
-      path: the file.
-      *columns: names of the columns after `client`.
-
-    Returns:
-      client -> its numbers.
+    """Reads numbers of clients, client -> its numbers, from a CSV file with the header `client,<columns>`.
 
     Raises:
       UserError: the file cannot be read, has another header, or a line is not a client and finite numbers.

@@ -32,8 +32,6 @@ class Hyperparameter(NamedTuple):
     """A keyword-only parameter of a builder.
 
     Attributes:
-      name: name of the parameter.
-      default: its default; `inspect.Parameter.empty` if it is required.
       meaning: its description in the builder's docstring, or ''.
       values: the values that it accepts, by its annotation or its default.
     """
@@ -60,8 +58,6 @@ class Entry:
     """A registered builder with its documentation.
 
     Attributes:
-      name: its name in choices.
-      builder: the function.
       summary: first line of the builder's docstring, without the name before its colon.
       papers: its sources.
       instances: choices, small enough for tests, that cover its variants.
@@ -175,9 +171,6 @@ class Registry(dict):
 
     def check(self, choice: str | Choice) -> Choice:
         """Returns a choice, parsed if it is text, with every value converted to the type of its parameter.
-
-        Args:
-          choice: a Choice or its text.
 
         Raises:
           UserError: for an unknown name, an unknown or missing parameter, or a value of another type or out of range.

@@ -125,10 +125,6 @@ def parse(text: str) -> Choice:
 def as_choice(choice: Any, kind: str) -> Choice:
     """Returns a Choice, parsed if it is given as text.
 
-    Args:
-      choice: a Choice or its text.
-      kind: kind of the object, for the message.
-
     Raises:
       UserError: for another type or an invalid text.
     """
@@ -141,11 +137,6 @@ def as_choice(choice: Any, kind: str) -> Choice:
 
 def check_entry(kind: str, name: Any, builder: Any) -> None:
     """Checks that a name can occur in a choice and that a builder is callable.
-
-    Args:
-      kind: kind of the object, for the message.
-      name: the name.
-      builder: the builder.
 
     Raises:
       UserError: when not.

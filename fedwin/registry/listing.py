@@ -9,13 +9,7 @@ WIDTH = 120
 
 
 def markdown(entries, columns: dict[str, str], rule: str) -> str:
-    """Returns a Markdown table, one row per entry.
-
-    Args:
-      entries: Entry objects in the order of the rows.
-      columns: heading -> format string of the entries' facts.
-      rule: heading of the column of summaries.
-    """
+    """Returns a Markdown table, one row per entry."""
     cited = any(entry.papers for entry in entries)
     head = ("name", rule, "hyper-parameters", *columns, *(("paper",) if cited else ()))
     rows = []
@@ -29,13 +23,7 @@ def markdown(entries, columns: dict[str, str], rule: str) -> str:
 
 
 def plain(entries, columns: dict[str, str], rule: str) -> str:
-    """Returns a table of at most 120 columns: one row per entry, below it its parameters and papers.
-
-    Args:
-      entries: Entry objects in the order of the rows.
-      columns: heading -> format string of the entries' facts.
-      rule: heading of the column of summaries.
-    """
+    """Returns a table of at most 120 columns: one row per entry, below it its parameters and papers."""
     rows = [("name", *columns, rule), *((e.name, *_facts(e, columns), e.summary) for e in entries)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns) + 1)]
     lines = []

@@ -179,12 +179,7 @@ def check_values(owner: str, wanted: Any, **values) -> None:
 
 
 def one_of(name: str, value: Any, allowed: Iterable) -> None:
-    """Raises UserError unless a value is one of the allowed ones; the message names the nearest match.
-
-    Args:
-      name: name of the value.
-      allowed: the allowed values.
-    """
+    """Raises UserError unless a value is one of the allowed ones; the message names the nearest match."""
     if value not in allowed:
         suggestion = nearest(value, [other for other in allowed if other]) if isinstance(value, str) else ""
         raise UserError(f"{name}={value} must be one of {', '.join(map(format_value, allowed))}.{suggestion}")

@@ -61,12 +61,7 @@ class Lazy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picked(Lazy):
-    """Some rows of an array in main memory.
-
-    Attributes:
-      source: the array [K, ...].
-      ids: which rows [n].
-    """
+    """The rows `ids` of an array in main memory."""
 
     source: np.ndarray
     ids: np.ndarray
@@ -85,13 +80,7 @@ class Picked(Lazy):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stored(Lazy):
-    """An array in a file that holds its bytes in C order and nothing else.
-
-    Attributes:
-      path: the file.
-      shape: of the array.
-      dtype: of the array.
-    """
+    """An array in a file that holds its bytes in C order and nothing else."""
 
     path: pathlib.Path
     shape: tuple[int, ...]
@@ -105,12 +94,7 @@ class Stored(Lazy):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cut(Lazy):
-    """The part of an array that one device holds.
-
-    Attributes:
-      source: the array.
-      index: slices of it, one per axis.
-    """
+    """The part of an array that one device holds; `index` has a slice per axis."""
 
     source: "AnyArray"
     index: tuple[slice, ...]
@@ -174,11 +158,7 @@ def _joined(parts, start: int, stop: int, shape: tuple[int, ...], dtype) -> np.n
 
 
 def blocks(array) -> Iterator[np.ndarray]:
-    """Yields an array's rows in order, a block at a time, as NumPy arrays in C order.
-
-    Args:
-      array: [n, ...], or a scalar, which is one block.
-    """
+    """Yields an array's rows in order, a block at a time, as NumPy arrays in C order; a scalar is one block."""
     if not len(array.shape):
         yield np.asarray(array).reshape(1)
         return
@@ -189,13 +169,7 @@ def blocks(array) -> Iterator[np.ndarray]:
 
 
 def set_rows(array, ids: np.ndarray, rows) -> jax.Array:
-    """Returns an array on its devices with some rows changed, block by block.
-
-    Args:
-      array: [K, ...], donated.
-      ids: which rows [n].
-      rows: their values [n, ...].
-    """
+    """Returns an array [K, ...] on its devices, donated, with the rows `ids` changed, block by block."""
     at = 0
     for block in blocks(rows):
         array = _set(array, ids[at : at + len(block)], block)
@@ -253,12 +227,7 @@ def placed(values):
 
 
 def place(array: Lazy, sharding=None) -> jax.Array:
-    """Returns an array on its devices.
-
-    Args:
-      array: [n, ...].
-      sharding: of the result; None = the default device.
-    """
+    """Returns an array on its devices."""
     if sharding is None:
         return _filled(array)
     indices = sharding.addressable_devices_indices_map(array.shape)

@@ -114,10 +114,6 @@ def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
 
     The last bounds any dispatch. Where client sizes differ much, few dispatches need that many: the first is the mean
     need plus its standard deviation, the second is between them.
-
-    Args:
-      sizes: number of examples of each client [K].
-      clients: distinct clients of a dispatch.
     """
     bound = int(np.sort(sizes)[::-1][:clients].sum())
     spread = sizes.std() * np.sqrt(clients * (1 - clients / len(sizes)))
@@ -149,12 +145,10 @@ class StreamedExamples:
     checksums of a packed cache are verified in the background.
 
     Args:
-      federation: the clients and their examples.
       width: padded clients per round.
       rounds: upper bound on the rounds of a dispatch.
       place: Store of host arrays -> Store on the device; with several devices, position in the mesh -> Store.
       dispatch_bytes: bytes of the examples of a usual dispatch on one device.
-      devices: that share a cohort.
       own: positions in the mesh of this process's devices.
 
     Attributes:
@@ -270,11 +264,8 @@ def make_examples(
     """Returns the examples of a run, ResidentExamples or StreamedExamples.
 
     Args:
-      federation: the clients and their examples.
       choice: 'device', 'stream' or 'auto'.
       strategy: places values on devices and pads cohorts.
-      clients_per_round: |S|.
-      rounds: upper bound on the rounds of a dispatch.
       shared: placed examples that another seed of the run has, or None.
     """
     if not should_stream(federation, choice):

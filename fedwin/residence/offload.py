@@ -91,13 +91,7 @@ class Offload:
         return None if self.store is None else self._thread.submit(self.store.commit, round).result()
 
     def restore(self, snapshot: Snapshot | None, numbers: np.ndarray, read: Callable[[slice], Records]) -> None:
-        """Resumes from a snapshot of the store, or copies the records of a checkpoint into it.
-
-        Args:
-          snapshot: that the checkpoint refers to, or None.
-          numbers: of the checkpoint's records [n].
-          read: slice of `numbers` -> their records.
-        """
+        """Resumes from a snapshot of the store, or copies the records of a checkpoint into it."""
         if self.store is None or self.store.resume(snapshot):
             return
         for start in range(0, len(numbers), COPIED):

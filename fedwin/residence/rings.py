@@ -28,25 +28,13 @@ def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
 
 
 def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
-    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
-
-    Args:
-      base: number of vectors pushed before it.
-      count: number of vectors pushed in it.
-      ages: as of PartialRing.
-    """
+    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64."""
     numbers = base + np.arange(count)[:, None] - np.asarray(ages)
     return np.unique(numbers[(numbers >= 0) & (numbers < base)])
 
 
 def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
-    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R].
-
-    Args:
-      base: number of vectors pushed before it.
-      earlier: numbers of the vectors in `PartialRing.earlier`, as `vectors_leaving` returns them.
-      like: a PartialRing of these shapes.
-    """
+    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R]."""
     numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
     zero = like.rounds + like.earlier.shape[0] - 1
     stored = np.isin(numbers, earlier)
@@ -183,13 +171,7 @@ def client_table_of(table: ClientTable) -> ClientTable:
 
 
 class OffloadedRing:
-    """A ring buffer in a record store; in a process without one, it takes part in the exchanges alone.
-
-    Args:
-      name: of the window.
-      like: the ring buffer in a fresh state.
-      store: as of OffloadedWindows.
-    """
+    """A ring buffer in a record store; in a process without one, it takes part in the exchanges alone."""
 
     def __init__(self, name: str, like: PartialRing, store: Callable[[str, RecordLayout, int], RecordStore] | None):
         self.name, self.slots, self.ages, self.rounds = name, like.slots, like.ages, like.rounds
@@ -211,12 +193,7 @@ class OffloadedRing:
         self._offload.prefetch(vectors_leaving(self._base + count, following, self.ages) % self.slots)
 
     def load(self, base: int, count: int) -> PartialRing:
-        """Returns the vectors of a dispatch as host arrays; `entered` is to come from `entered_buffer`.
-
-        Args:
-          base: number of vectors pushed before it.
-          count: upper bound on the number of its pushes.
-        """
+        """Returns the vectors of a dispatch as host arrays; `entered` is to come from `entered_buffer`."""
         self._base = base
         numbers = vectors_leaving(base, count, self.ages)
         leaving = leaving_indices(base, numbers, self.like)
@@ -224,12 +201,7 @@ class OffloadedRing:
         return dataclasses.replace(self.like, entered=(), earlier=earlier, base=np.int32(base), leaving=leaving)
 
     def entered_buffer(self, entered: jax.Array, sharding) -> jax.Array:
-        """Returns an array on the devices that a dispatch may fill with its vectors; its values do not matter.
-
-        Args:
-          entered: that of the last dispatch.
-          sharding: of a new array; None = the default device.
-        """
+        """Returns an array on the devices that a dispatch may fill with its vectors; its values do not matter."""
         if entered is not self._written:
             return entered
         spare, self._spare = self._spare, None
@@ -270,12 +242,7 @@ class OffloadedRing:
         return store.fields[0] if isinstance(store, MemoryStore) else reference
 
     def restore(self, source: AnyArray, count: int) -> None:
-        """Stores the vectors of a checkpoint's ring buffer.
-
-        Args:
-          source: [slots, P], an array or a SnapshotRing.
-          count: number of vectors that were pushed to it.
-        """
+        """Stores the vectors of a checkpoint's ring buffer."""
         snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
         stored = min(count, self.slots)
         slots = self._slots_of(count - stored, stored)

@@ -92,11 +92,7 @@ class ClientTable:
 
 
 class DeviceTable(ClientTable):
-    """Rows that stay on the device: the state's table has one for every client.
-
-    Args:
-      num_clients: K.
-    """
+    """Rows that stay on the device: the state's table has one for every client."""
 
     def __init__(self, num_clients: int):
         super().__init__(num_clients, num_clients)
@@ -130,9 +126,6 @@ class OffloadedTable(ClientTable):
     Args:
       store: the record store, whose layout is that of a row; None in a process that owns none and takes part in the
         exchanges alone.
-      initial: makes initial rows.
-      num_clients: K.
-      slots: rows of the small table.
       place: (table of host arrays, state) -> table on the devices, that of process 0.
     """
 
@@ -214,15 +207,7 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
 
 
 def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> PyTree:
-    """Returns the initial rows of clients, tree of [n, ...], in separate buffers.
-
-    Args:
-      algorithm: its client_init makes them.
-      params: the initial model.
-      ids: the clients, int32 [n].
-      init_key: key of random initial rows.
-      shardings: of the leaves; None = one device.
-    """
+    """Returns the initial rows of clients [n], tree of [n, ...], in separate buffers."""
 
     def stacked(params, ids, key):
         # A copy, because jit may return one and the same buffer for outputs that are equal.
@@ -240,9 +225,6 @@ class InitialRows:
     """Makes initial rows as host arrays, a fixed number at a time, so that they are compiled once.
 
     Args:
-      algorithm: its client_init makes them.
-      params: the initial model.
-      init_key: key of random initial rows.
       batch: how many are made at a time.
 
     Attributes:
@@ -277,13 +259,7 @@ def distinct_clients(cohort: Cohort) -> np.ndarray:
 
 
 def slots_of(cohort: Cohort, loaded: np.ndarray, padding: int) -> np.ndarray:
-    """Returns the place of every client among the loaded ones, int32 [..., C].
-
-    Args:
-      cohort: clients.
-      loaded: distinct clients, ascending, all of the cohort's among them.
-      padding: the place of padding.
-    """
+    """Returns the place of every client among the loaded ones (distinct, ascending), int32 [..., C]."""
     return np.where(cohort.present, np.searchsorted(loaded, cohort.ids), padding).astype(np.int32)
 
 
@@ -295,13 +271,7 @@ def read_rows(rows: PyTree, places: np.ndarray | slice) -> Records:
 
 
 def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, initial: InitialRows) -> PyTree:
-    """Returns stored rows, or initial rows for clients that the checkpoint does not contain, tree of [n, ...].
-
-    Args:
-      table: of the checkpoint.
-      ids: clients [n].
-      initial: makes initial rows.
-    """
+    """Returns stored rows, or initial rows for clients that the checkpoint does not contain, tree of [n, ...]."""
     stored, leaves = np.isin(ids, table.ids), initial.blank(len(ids))
     initial.write(ids, leaves, np.arange(len(ids)))
     for leaf, some in zip(leaves, read_rows(table.rows, np.searchsorted(table.ids, ids[stored])), strict=True):

@@ -48,13 +48,7 @@ class SavedTable(NamedTuple):
 
 
 class SnapshotRing(Lazy):
-    """A ring buffer [slots, P] of a checkpoint, read from a file on access.
-
-    Args:
-      shape: [slots, P].
-      dtype: of a vector.
-      snapshot: that it is read from; None: no vector was pushed yet.
-    """
+    """A ring buffer [slots, P] of a checkpoint, read from a file on access."""
 
     def __init__(self, shape: tuple[int, int], dtype, snapshot: Snapshot | None = None):
         self.shape, self.dtype, self.snapshot = shape, np.dtype(dtype), snapshot
@@ -83,9 +77,6 @@ def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) ->
       name: of the reference in the state: 'table', or the name of a ring buffer.
       reference: Reference.json of it.
       directory: the folder of the seed's checkpoints.
-
-    Returns:
-      Name of a leaf -> array: those of a SavedTable, or the ring buffer.
 
     Raises:
       UserError: files are missing or damaged.

@@ -48,11 +48,7 @@ class Field(NamedTuple):
 
 
 class RecordLayout(NamedTuple):
-    """Contents of a record.
-
-    Attributes:
-      fields: in the order in which they are stored.
-    """
+    """Contents of a record."""
 
     fields: tuple[Field, ...]
 
@@ -124,10 +120,7 @@ class Snapshot:
             raise UserError(f"the clients' rows in {root} are damaged.")
 
     def read(self, places: np.ndarray | slice) -> Records:
-        """Returns records as arrays [n, ...], one per field.
-
-        Args:
-          places: of the records in `ids`.
+        """Returns records as arrays [n, ...], one per field; `places` are those in `ids`.
 
         Raises:
           UserError: a record is damaged.
@@ -141,12 +134,7 @@ class Snapshot:
 
 
 class SnapshotLeaf(Lazy):
-    """One field of all records of a snapshot, an array [n, ...] that is read on access.
-
-    Args:
-      snapshot: the records.
-      number: of the field.
-    """
+    """One field of all records of a snapshot, an array [n, ...] that is read on access."""
 
     def __init__(self, snapshot: Snapshot, number: int):
         field = snapshot.layout.fields[number]
@@ -172,12 +160,7 @@ def snapshot_of(leaves: Sequence[AnyArray]) -> Snapshot | None:
 
 
 class RecordStore:
-    """Storage of numbered records; base class whose stores have no snapshots.
-
-    Args:
-      layout: of a record.
-      count: number of records that it has room for.
-    """
+    """Storage of numbered records; base class whose stores have no snapshots."""
 
     def __init__(self, layout: RecordLayout, count: int):
         self.layout, self.count = layout, count
@@ -220,10 +203,6 @@ class RecordStore:
 class MemoryStore(RecordStore):
     """A record store in main memory; its snapshots are the arrays themselves.
 
-    Args:
-      layout: of a record.
-      count: number of records.
-
     Attributes:
       fields: the records, arrays [count, ...].
     """
@@ -257,8 +236,6 @@ class FileStore(RecordStore):
 
     Args:
       root: the folder; the writer holds the lock of the run.
-      layout: of a record.
-      count: number of records.
       rounds: returns the rounds that have a checkpoint, whose snapshots are kept.
     """
 

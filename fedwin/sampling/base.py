@@ -128,11 +128,6 @@ def make_sampler(choice: str | Choice, population: Population, dropout: float = 
     A builder may return a plain function (seed, round) -> ids instead of a Sampler; its cohorts have at most
     clients_per_round clients.
 
-    Args:
-      choice: such as 'poisson:rate=0.1'.
-      population: the clients and the rounds of the run.
-      dropout: probability that a client that was drawn does not answer.
-
     Raises:
       UserError: the choice is invalid, or does not fit the population.
 
@@ -183,10 +178,6 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 def check_cohort(ids: np.ndarray, present: np.ndarray) -> None:
     """Checks that no round has a client twice.
-
-    Args:
-      ids: of the clients, int32 [R, C].
-      present: which places have a client, bool [R, C].
 
     Raises:
       UserError: naming the first duplicate client.

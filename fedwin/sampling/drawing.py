@@ -18,24 +18,12 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
 
     A function of (seed, round) alone: the same for every method, so comparisons are paired, and a resumed run needs no
     sampler state.
-
-    Args:
-      round: 0-based.
-      num_clients: K.
-      clients_per_round: C.
     """
     return generator(seed, _UNIFORM_TAG, round).choice(num_clients, clients_per_round, replace=False).astype(np.int32)
 
 
 def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_round: int) -> np.ndarray:
-    """Returns the cohorts of several rounds, int32 [rounds, C].
-
-    Args:
-      first: the first round, 0-based.
-      rounds: number of rounds.
-      num_clients: K.
-      clients_per_round: C.
-    """
+    """Returns the cohorts of several rounds from the 0-based round `first` on, int32 [rounds, C]."""
     return np.stack([cohort(seed, first + r, num_clients, clients_per_round) for r in range(rounds)])
 
 
@@ -110,10 +98,6 @@ def inclusion_probabilities(sizes: np.ndarray, clients_per_round: int) -> np.nda
 
         pi_i = min(1, c N_i)        c: such that sum_i pi_i = |S|
 
-    Args:
-      sizes: number of examples of each client, int [K].
-      clients_per_round: |S|.
-
     Example:
       >>> inclusion_probabilities(np.array([1, 1, 2, 12]), 2).round(2).tolist()
       [0.25, 0.25, 0.5, 1.0]
@@ -130,14 +114,9 @@ def inclusion_probabilities(sizes: np.ndarray, clients_per_round: int) -> np.nda
 
 
 def systematic(probabilities: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Draws clients with these inclusion probabilities, without replacement: systematic sampling in random order.
+    """Draws clients with inclusion probabilities [K] that have an integer sum, int [|S|] in random order.
 
-    Args:
-      probabilities: pi_i, float [K], with an integer sum.
-      random: the random numbers.
-
-    Returns:
-      The ids, int [|S|], in random order.
+    It is systematic sampling in random order, without replacement.
     """
     certain = np.flatnonzero(probabilities == 1)
     order = random.permutation(np.flatnonzero(probabilities < 1))

@@ -78,11 +78,7 @@ def privacy_of(wrappers: Iterable[Wrapper]) -> Privacy | None:
 
 
 def wrapped_solver(solve: Solver, wrappers: Iterable[Wrapper]) -> Solver:
-    """Applies the wrappers' learning rates, epochs and bounds to a local solver.
-
-    Args:
-      wrappers: built wrappers, applied in order.
-    """
+    """Applies the wrappers' learning rates, epochs and bounds to a local solver."""
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
     return solve

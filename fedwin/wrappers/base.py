@@ -95,9 +95,6 @@ class Wrapped(NamedTuple):
 def unwrapped_names(name: str) -> list[str]:
     """Returns the names that a leaf of a run's state has with fewer wrappers around the algorithm.
 
-    Args:
-      name: of the leaf.
-
     Example:
       >>> unwrapped_names("state.inner.inner.m")
       ['state.inner.m', 'state.m']
@@ -166,9 +163,6 @@ def personal_model(algorithm: Algorithm, own: Callable | None = None) -> Callabl
 def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
     """Returns the one phase of an algorithm that clients take part in.
 
-    Args:
-      name: of the wrapper, for the error message.
-
     Raises:
       UserError: when there are several round trips per round (MIME).
     """
@@ -179,14 +173,7 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
 
 
 def with_moments_of(flag, state, source, resettable: Callable[[object], bool]):
-    """Returns a state whose resettable moments are taken from another state, where a flag is true.
-
-    Args:
-      flag: bool [].
-      state: the state.
-      source: the other state, of the same structure.
-      resettable: node -> whether it holds resettable moments (Algorithm.resettable).
-    """
+    """Returns a state whose resettable moments are taken from another state, where a flag is true."""
     return jax.tree.map(lambda x, y: tree.where(flag, y, x) if resettable(x) else x, state, source, is_leaf=resettable)
 
 
@@ -232,14 +219,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset: Reset 
 
 
 def initial_stats(setting: core.Setting, key):
-    """Returns the model statistics that a run starts from.
-
-    Args:
-      key: PRNG key of the model's initializer.
-
-    Returns:
-      BatchNorm's statistics, () without.
-    """
+    """Returns the model statistics that a run starts from, BatchNorm's; () without."""
     if setting.model is None:
         return ()
     stats = lambda key: setting.model.init(key).stats

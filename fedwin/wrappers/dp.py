@@ -46,10 +46,6 @@ def clipped(step, norm):
 
         d min(1, norm / ||d||)
 
-    Args:
-      step: d, a pytree.
-      norm: the bound, [].
-
     Example:
       >>> step, within = clipped({"x": jnp.array([3.0, 4.0])}, 1.0)
       >>> [round(float(x), 3) for x in step["x"]], bool(within)
@@ -63,15 +59,7 @@ def clipped(step, norm):
 
 
 def noise(like, key, deviation):
-    """Returns independent Gaussian noise.
-
-    Args:
-      like: tree of arrays.
-      deviation: standard deviation, [].
-
-    Returns:
-      A tree like `like`.
-    """
+    """Returns independent Gaussian noise of a standard deviation, a tree like `like`."""
     leaves, structure = jax.tree.flatten(like)
     keys = [jax.random.fold_in(key, number) for number in range(len(leaves))]
     drawn = [(deviation * jax.random.normal(key, x.shape, x.dtype)).astype(x.dtype) for key, x in zip(keys, leaves)]
@@ -103,13 +91,9 @@ class Clipping(NamedTuple):
         return self.quantile is not None
 
     def adapted(self, norm, within, key):
-        """Returns the norm of the next round.
+        """Returns the norm of the next round; `within` is the sum of b_i - 1/2 over the cohort, [].
 
-            norm <- norm exp(-rate (share - quantile)),   share = (sum_i (b_i - 1/2) + N(0, bit_noise^2)) / n + 1/2
-
-        Args:
-          norm: of this round, [].
-          within: sum of b_i - 1/2 over the cohort, [].
+        norm <- norm exp(-rate (share - quantile)),   share = (sum_i (b_i - 1/2) + N(0, bit_noise^2)) / n + 1/2
         """
         share = (within + self.bit_noise * jax.random.normal(key, (), within.dtype)) / self.expected + 0.5
         return norm * jnp.exp(-self.rate * (share - self.quantile))

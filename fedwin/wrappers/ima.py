@@ -91,7 +91,9 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
 
 
 def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
-    """Returns IMA's learning rate: `base` before round `first`, mild exploration from there on.
+    """Returns IMA's learning rate, round -> float []: `base` before round `first`, mild exploration from there on.
+
+    Arguments as of `ima`.
 
     With j = t - first, in round t >= first:
 
@@ -101,18 +103,6 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
         cyclic          a sawtooth from base(first) to low
         epoch           base(t), or base(j) with lr_restart
         none            base(t)
-
-    Args:
-      base: the schedule without IMA.
-      first: 0-based round at which averaging starts.
-      schedule: one of Schedule.
-      decay: per round, in [0, 1).
-      low: the lowest rate.
-      period: of the sawtooth, in rounds.
-      lr_restart: whether 'epoch' restarts the base schedule.
-
-    Returns:
-      The schedule, int32 [] -> float [].
 
     Example:
       >>> rate = ima_rate(lambda round: 0.1, first=2, schedule="exp", decay=0.5)
@@ -139,14 +129,6 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
 
 def dropped_epochs(base, first: int, period: int):
     """Returns IMA's local epochs: `base` before round `first`, then one less per `period` rounds, but at least 1.
-
-    Args:
-      base: epochs, a number or a schedule.
-      first: 0-based round at which averaging starts.
-      period: rounds per dropped epoch.
-
-    Returns:
-      The schedule, int32 [] -> int32 [].
 
     Example:
       >>> epochs = dropped_epochs(3, first=1, period=2)

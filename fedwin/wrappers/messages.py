@@ -23,12 +23,7 @@ class ClippedStep(NamedTuple):
 
 
 def check_not_private(wrapper: str, message) -> None:
-    """Rejects wrappers that would change a step after --wrap=dp clipped it.
-
-    Args:
-      wrapper: name of the wrapper that would change it, for the message.
-      message: a client's message, or the sum of several.
-    """
+    """Rejects wrappers that would change a step after --wrap=dp clipped it."""
     is_clipped = lambda node: isinstance(node, ClippedStep)
     if any(map(is_clipped, jax.tree.leaves(message, is_leaf=is_clipped))):
         raise UserError(f"{wrapper} changes steps that dp has clipped already; give --wrap={wrapper} before --wrap=dp.")
@@ -38,8 +33,6 @@ def step_of(wrapper: str, message, whole: bool = False) -> core.MeanStep:
     """Returns the mean step of a client's message, which a wrapper changes.
 
     Args:
-      wrapper: its name, for the message.
-      message: a client's message.
       whole: whether the wrapper needs all of the model in every round.
 
     Raises:
@@ -62,9 +55,6 @@ def _is_marked(node) -> bool:
 
 def parts_that(message, predicate: Callable) -> list[str]:
     """Returns the names of the parts of a message that contain a node with a property.
-
-    Args:
-      predicate: node (a Mean, a DerivedFromStep or an array) -> bool.
 
     Example:
       >>> parts_that({"a": core.DerivedFromStep(1.0), "b": 2.0}, lambda node: not _is_marked(node))
@@ -92,9 +82,6 @@ def check_nothing_derived(wrapper: str, message) -> None:
 
 def map_values(function: Callable, message):
     """Returns a message with a function applied to every array that is sent, without the weights of means.
-
-    Args:
-      function: array -> anything.
 
     Example:
       >>> map_values(lambda x: 2 * x, {"a": core.Mean(1.0, 5.0), "b": 2.0})

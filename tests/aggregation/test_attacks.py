@@ -7,7 +7,7 @@ import pytest
 
 from fedwin import aggregation, core, losses, testing
 from fedwin.aggregation import AGGREGATORS, ATTACKS
-from fedwin.aggregation.label_flip import FlippedLabels
+from fedwin.aggregation.attack import FlippedLabels
 from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from tests.aggregation.test_rules import SIZES, STEPS, problem

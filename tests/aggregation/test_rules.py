@@ -9,7 +9,7 @@ import pytest
 
 from fedwin import core, engine, testing
 from fedwin.aggregation import AGGREGATORS, aggregated
-from fedwin.aggregation.coordinatewise import ascending
+from fedwin.aggregation.robust import ascending
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from fedwin import local, losses, testing
-from fedwin.algorithms.fednova import counter
+from fedwin.algorithms.fedavg import counter
 from fedwin.errors import UserError
 from tests import golden_problems as golden
 from tests.algorithms.identities import META, same

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing, tree
-from fedwin.algorithms.fedsam import perturbation
+from fedwin.algorithms.sharpness import perturbation
 from tests import golden_problems as golden
 from tests.algorithms.identities import FULL, T, differ, models, runs, same
 

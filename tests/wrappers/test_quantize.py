@@ -10,7 +10,7 @@ import pytest
 from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
-from fedwin.wrappers.quantize import stochastic
+from fedwin.wrappers.compression import stochastic
 from tests.wrappers.test_wrappers import leaves
 
 VALUES = np.array([0.7, -0.31, 0.05, 0.0, -1.3, 1.1], np.float32)
