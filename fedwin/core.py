@@ -416,7 +416,7 @@ def algorithm(
     """Builds an algorithm of one phase; the defaults are FedAvg's (broadcast of the parameters, no state).
 
     All seeds share one compiled program, so everything that differs by seed must be drawn from the key that `init` and
-    `client_init` may take, (params, key) and (params, id, key). The other arguments are fields of `Phase` and `Algorithm`.
+    `client_init` may take as their last argument. The other arguments are fields of `Phase` and `Algorithm`.
 
     >>> fedavg = algorithm(
     ...     client=lambda params, c: Update(mean_step(tree.zeros_like(params), c.size)),

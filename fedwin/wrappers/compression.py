@@ -132,7 +132,7 @@ def kept_entries(size: int, share: float) -> int:
 
 
 def largest(values, count: int):
-    """Returns a tree with its `count` entries of largest magnitude over all leaves (of equal ones the first), 0 elsewhere.
+    """Returns a tree with its `count` entries of largest magnitude (of equal ones the first), and 0 elsewhere.
 
     Example:
       >>> largest({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0])}, 2)["a"].tolist()
