@@ -54,12 +54,6 @@ def test_a_pair_needs_both():
     assert analysis.paired_interval({0: 1.0}, {1: 1.0}) == (None, None, 0, 0)
 
 
-def test_interquartile_mean_is_scipys_trimmed_mean():
-    for count in (1, 3, 4, 9, 40):
-        values = RANDOM(count).normal(size=count)
-        assert analysis.interquartile_mean(values) == pytest.approx(stats.trim_mean(values, 0.25))
-
-
 def test_bootstrap_of_one_task_is_that_of_scipy():
     values = RANDOM(1).normal(3, 2, 12)
     estimate, bounds = analysis.bootstrap_interval([values])

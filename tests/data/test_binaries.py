@@ -5,15 +5,8 @@ from PIL import Image
 
 from experiments import partition as partition_binary
 from fedwin import data
-from fedwin.data import catalog
 from tests.data.files import refused
 from tests.misuse.calls import called
-
-
-def test_the_list_names_every_data_set():
-    lines = catalog.listing().splitlines()
-    assert [line.split()[0] for line in lines] == sorted(data.DATASETS)
-    assert any("by hand" in line and line.startswith("pacs ") for line in lines)
 
 
 def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):

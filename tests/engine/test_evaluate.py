@@ -15,7 +15,6 @@ from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
-from fedwin.testing import federations
 
 RNG = np.random.default_rng(0)
 
@@ -189,10 +188,3 @@ def test_a_test_set_that_is_read_whole_is_compared_with_its_checksums(tmp_path, 
     with pytest.raises(UserError, match="test.x.npy: damaged.*--force"):
         evaluate.held_out(dataset)
     assert len(evaluate.held_out(dataset, 5)["y"]) == 5  # a sample of a file costs no reading of all of it
-
-
-def test_arrays_are_not_copied_without_need():
-    dataset = federations.dataset()
-    features = evaluate.held_out(dataset)
-    assert features["x"] is dataset.test["x"]
-    assert np.shares_memory(evaluate.batches(features, 41)["x"], dataset.test["x"])

@@ -8,8 +8,7 @@ import fedjax
 import numpy as np
 import pytest
 
-from fedwin import core, local, losses, models, testing
-from fedwin.algorithms import ALGORITHMS
+from fedwin import testing
 from fedwin.fedjax_bridge import as_fedjax
 from fedwin.testing import compile_options
 from tests.fedjax_bridge import problem
@@ -36,14 +35,6 @@ def theirs(tmp_path_factory):
     return fedjaxs(tmp_path_factory.mktemp("fedjax"), *SAME)
 
 
-def built(name, network):
-    """The algorithm on fedwin's own adapter and cross entropy."""
-    loss = losses.cross_entropy(models.from_fedjax(network, problem.sample_batch()))
-    solve = local.Solver(loss, problem.LR, problem.BATCH, problem.EPOCHS, batching="repeat", shuffle=False)
-    algorithm = ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), solve)
-    return as_fedjax(algorithm, compiler_options=compile_options())
-
-
 def by_name(name, network):
     """The algorithm by its name, on the model's own loss."""
     batches = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
@@ -51,17 +42,10 @@ def by_name(name, network):
     return as_fedjax(SAME[name], **given, compiler_options=compile_options())
 
 
-@pytest.mark.parametrize(
-    "name, make",
-    [
-        pytest.param(name, make, marks=[pytest.mark.slow] * (make is built and name != "mime"))
-        for name in SAME
-        for make in (built, by_name)
-    ],
-)
-def test_five_rounds_equal_fedjax(name, make, theirs):
+@pytest.mark.parametrize("name", SAME)
+def test_five_rounds_equal_fedjax(name, theirs):
     data, network = problem.federated_data(), problem.model()
-    algorithm = make(name, network)
+    algorithm = by_name(name, network)
     state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
     moved = problem.flat(state.params)
     for expected in theirs[name]:

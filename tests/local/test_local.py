@@ -59,21 +59,6 @@ def test_epoch_batching_passes_over_everything_with_a_short_last_batch(size, bat
         assert [len(b) for b in epoch[:-1]] == [batch] * (per_epoch - 1)
 
 
-@pytest.mark.parametrize(
-    "size, batch, epochs, n_max", [(10, 4, 3, 0), (8, 4, 2, 39), (3, 8, 5, 39), (7, 1, 2, 0), (33, 50, 5, 39)]
-)
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_repeat_batching_is_fedjaxs(size, batch, epochs, n_max, shuffle):
-    steps = seen(
-        solver(batch_size=batch, epochs=epochs, batching="repeat", shuffle=shuffle), client(size, max(size, n_max))
-    )
-    assert len(steps) == -(-epochs * size // batch)
-    assert all(len(b) == batch for b in steps)
-    stream = sum(steps, [])
-    for p in range(len(stream) // size):
-        assert sorted(stream[p * size : (p + 1) * size]) == list(range(size))
-
-
 def test_repeat_batching_equals_fedjaxs_batches():
     fedjax = pytest.importorskip("fedjax")
     data = fedjax.ClientDataset({"x": np.arange(10)})

@@ -5,7 +5,7 @@ import pytest
 
 from fedwin import sampling
 from fedwin.errors import UserError
-from fedwin.sampling import SAMPLERS, Population, available, make_sampler
+from fedwin.sampling import SAMPLERS, Population, make_sampler
 from fedwin.sampling.available import states
 from fedwin.sampling.drawing import inclusion_probabilities
 
@@ -163,17 +163,6 @@ def test_diurnal_availability_follows_the_cosine():
         assert close(found[time::4].sum(), chance, found[time::4].size)
     spread = included(make_sampler("diurnal:period=4", everyone))
     assert close(spread.sum(), 0.5, spread.size) and spread[::4].mean(0).std() > 0.3
-
-
-def test_candidates_in_random_order_are_all_clients(monkeypatch):
-    monkeypatch.setattr(available, "SMALL", 8)
-    firsts = []
-    for seed in range(2000):
-        pieces = list(available.random_order(np.random.default_rng(seed), 12, 2))
-        order = np.concatenate(pieces)
-        assert sorted(order.tolist()) == list(range(12)) and len(pieces) > 1
-        firsts.append(order[:2])
-    assert close(np.bincount(np.ravel(firsts), minlength=12), 1 / 6, 2000)
 
 
 def test_a_trace_says_who_is_there(trace):

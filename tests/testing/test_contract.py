@@ -59,11 +59,11 @@ def test_contract(choice, mapped):
         testing.check_strategy(bench, across(), watched=True)
 
 
-# The wrappers take turns: of three rounds of turns, the first is quick.
+# The wrappers take turns: of five rounds of turns, the first is quick.
 @pytest.mark.parametrize(
     "number,choice",
     [
-        pytest.param(number, choice, marks=[pytest.mark.slow] * (number // len(WRAPPERS) % 3 > 0))
+        pytest.param(number, choice, marks=[pytest.mark.slow] * (number // len(WRAPPERS) % 5 > 0))
         for number, choice in enumerate(WRAPPED)
     ],
 )

@@ -32,7 +32,7 @@ def test_records_are_read_as_fedjax_reads_them():
         assert type(ours[key]) is type(value) and getattr(ours[key], "dtype", None) == getattr(value, "dtype", None)
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", ["", ".lzma"])
 def test_clients_of_plain_and_compressed_files(tmp_path, suffix):
     write_fedjax(tmp_path / "f.sqlite", HELD)
     path = tmp_path / f"f.sqlite{suffix}"

@@ -91,14 +91,6 @@ def test_convolution_under_vmap(name, axes):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["valid", pytest.param("wide input", marks=pytest.mark.slow)])
-def test_second_derivatives(name):
-    ours, theirs = both(CASES[name])
-    x, w = arrays(CASES[name]["x"], CASES[name]["w"])
-    product = lambda f: jax.jvp(jax.grad(lambda w: jnp.tanh(f(x, w)).sum()), (w,), (w,))[1]
-    np.testing.assert_allclose(product(ours), product(theirs), rtol=1e-3, atol=1e-3)
-
-
 def test_no_convolution_with_per_client_kernels_is_left():
     layer = lambda x, w: conv.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
     x, w = arrays((3, 2, 6, 6, 16), (3, 3, 3, 16, 16))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin.models import build
-from tests.models.networks.common import abstract, batch_of, count, drawn, run
+from tests.models.networks.common import batch_of, drawn, run
 
 LENGTH, VOCAB, LAYERS, WIDTH, HEADS = 7, 11, 2, 12, 3
 SIZES = f"layers={LAYERS},width={WIDTH},heads={HEADS}"
@@ -75,19 +75,3 @@ def test_logits_are_those_of_numpy_and_no_position_sees_later_ones(options):
     np.testing.assert_array_equal(logits[0, :4], logits[1, :4])
     np.testing.assert_array_equal(logits[0, :-1], logits[2, :-1])
     assert abs(logits[0, 4:] - logits[1, 4:]).max(-1).min() > 0.01
-
-
-@pytest.mark.parametrize("layers, width, heads", [(3, 12, 3)])
-def test_the_number_of_parameters(layers, width, heads):
-    shared = layers * (12 * width**2 + 13 * width) + 2 * width + VOCAB * width
-    for options, extra in (("", LENGTH * width), (",positions=rotary", 0), (",tie=false", (LENGTH + VOCAB) * width)):
-        model = build(f"transformer:layers={layers},width={width},heads={heads}{options}", (LENGTH,), VOCAB)
-        assert count(abstract(model).params) == shared + extra
-
-
-def test_the_parts_have_names():
-    params = abstract(build(f"transformer:{SIZES}", (LENGTH,), VOCAB)).params
-    assert list(params) == ["block1", "block2", "classifier", "norm", "positions"]
-    assert list(params["block1"]) == ["attention", "down", "norm1", "norm2", "up"]
-    assert list(params["block1"]["attention"]) == ["key", "out", "query", "value"]
-    assert "embedding" in abstract(build(f"transformer:{SIZES},tie=false", (LENGTH,), VOCAB)).params
