@@ -42,14 +42,7 @@ class InUse(UserError):
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-    """Converts an OSError in the body to a StorageError that names `path`.
-
-    Args:
-      path: the file that is written.
-
-    Raises:
-      StorageError: the body raises an OSError.
-    """
+    """Converts an OSError in the body to a StorageError that names `path`, the file that is written."""
     try:
         yield
     except StorageError:
@@ -129,21 +122,13 @@ def digest_of(contents: bytes) -> str:
 
 
 def write_sums(directory: pathlib.Path, paths: Iterable[pathlib.Path]) -> None:
-    """Writes the checksums of files of a directory to its SHA256SUMS.
-
-    Args:
-      directory: where SHA256SUMS is written.
-      paths: the files, in it or below.
-    """
+    """Writes the checksums of files in a directory, or below it, to its SHA256SUMS."""
     sums = ((hashlib.sha256(read_bytes(path)).hexdigest(), path.relative_to(directory)) for path in paths)
     replace_text(directory / SUMS, "".join(f"{digest}  {name.as_posix()}\n" for digest, name in sums))
 
 
 def read_verified(directory: pathlib.Path, name: str) -> bytes:
     """Returns the contents of a file, compared with the directory's SHA256SUMS if that names it.
-
-    Args:
-      name: of the file, relative to it.
 
     Raises:
       OSError: the file can't be read.
@@ -170,9 +155,6 @@ def replace_text(path: str | os.PathLike, text: str) -> None:
 
 def replace_bytes(path: str | os.PathLike, contents: bytes) -> None:
     """Writes a file atomically: to a temporary file in the same directory, which is then renamed.
-
-    Args:
-      contents: its new contents.
 
     Raises:
       StorageError: the file can't be written; the previous contents remain.
@@ -251,28 +233,16 @@ def _open_locked(path: pathlib.Path) -> int:
         with writing(path):
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if _try_lock(handle):
+            # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except OSError as error:
+            if error.errno not in _HELD_ERRNOS:
+                reason = f"this file system has no locks ({error.strerror})"
+                warnings.warn(f"{reason}; make sure that no other process uses it", stacklevel=2)
                 return handle
-            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
-        except BaseException:
-            os.close(handle)
-            raise
+        holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
         os.close(handle)
         if attempt < _LOCK_ATTEMPTS - 1:
             time.sleep(0.02)
     raise InUse(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
-
-
-def _try_lock(handle: int) -> bool:
-    """Tries to lock an open file without waiting and returns whether it is locked."""
-    try:
-        # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _HELD_ERRNOS:
-            return False
-        warnings.warn(
-            f"this file system has no locks ({error.strerror}); make sure that no other process uses it",
-            stacklevel=2,
-        )
-    return True

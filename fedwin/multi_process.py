@@ -38,7 +38,6 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
 
     Args:
       address: host:port of process 0.
-      num_processes: number of processes.
       process_id: number of this process, from 0.
 
     Raises:
@@ -144,13 +143,9 @@ def all_gather(values):
 
 
 def broadcast_arrays(values):
-    """Returns process 0's arrays in all processes, bit for bit; a collective.
+    """Returns process 0's tree of arrays in all processes, bit for bit, as host arrays (keys as keys); a collective.
 
-    Args:
-      values: tree of arrays, of the same shapes and dtypes in all processes.
-
-    Returns:
-      The tree as host arrays (keys as keys).
+    The trees of all processes have the same shapes and dtypes.
     """
     if count() == 1:
         return values
@@ -173,11 +168,7 @@ def broadcast_arrays(values):
 
 
 def all_gather_integers(*values: int) -> np.ndarray:
-    """Returns the integers of all processes, int64 [processes, n]; a collective.
-
-    Args:
-      values: n integers of this process.
-    """
+    """Returns the n integers of each process, int64 [processes, n]; a collective."""
     if count() == 1:
         return np.array([values], np.int64)
     halves = np.array(values, np.int64).view(np.uint32)
@@ -185,11 +176,7 @@ def all_gather_integers(*values: int) -> np.ndarray:
 
 
 def all_gather_text(text: str) -> list[str]:
-    """Returns the texts of all processes in their order; a collective.
-
-    Args:
-      text: the text of this process.
-    """
+    """Returns the texts of all processes in their order; a collective."""
     if count() == 1:
         return [text]
     data = np.frombuffer(text.encode(), np.uint8)
@@ -201,11 +188,7 @@ def all_gather_text(text: str) -> list[str]:
 
 
 def broadcast_object(value: Any) -> Any:
-    """Returns process 0's value in all processes; a collective.
-
-    Args:
-      value: JSON data; ignored in the other processes.
-    """
+    """Returns process 0's value, JSON data, in all processes; a collective."""
     return value if count() == 1 else json.loads(all_gather_text(json.dumps(value if is_first() else None))[0])
 
 
@@ -239,11 +222,7 @@ def is_lost_process(error: BaseException) -> bool:
 
 
 def exit_immediately(status: int) -> None:
-    """Ends the process without waiting for the others; does nothing in a single process.
-
-    Args:
-      status: exit status.
-    """
+    """Ends the process without waiting for the others; does nothing in a single process."""
     if not is_joined():
         return
     for stream in (sys.stdout, sys.stderr):

@@ -393,9 +393,6 @@ def finished_summary(config: Config) -> Json | None:
 
     Reads small files only. A run whose imported code has changed counts as unfinished, so that `run` reports it.
 
-    Args:
-      config: the run; without an out_dir its directory is the default one.
-
     Raises:
       UserError: the directory belongs to another run, or its summary has been altered.
     """

@@ -43,15 +43,11 @@ class Journal:
     """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
     Args:
-      metrics_log: file of evaluations, or None.
-      checkpoints: destination of states, or None.
       rows: the seed's client table; needed with `checkpoints`.
       bytes_per_round: (down, up) of one round.
       attendance: counts clients and bytes where the size of cohorts varies, or None.
       saved: `saved_extra` of the checkpoint that the seed resumes from, or None.
-      callbacks: called after each evaluation, or None.
       privacy: the guarantee of a private run, or None.
-      simulated: the simulated time, or None.
 
     Attributes:
       seconds: training time so far, compilation included.
@@ -112,7 +108,6 @@ class Journal:
           after: completed rounds.
           values: read-out -> metric -> value.
           train_loss: mean loss of the round, None before the first one and for an empty cohort.
-          clients: evaluation on each client's own examples, or None.
         """
         line: Line = {"seed": self.seed, "round": after}
         if clients is not None:

@@ -18,11 +18,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised where a signal ends a run, after its state was saved.
-
-    Args:
-      message: one line for the user.
-    """
+    """Raised where a signal ends a run, after its state was saved; its message is one line for the user."""
 
     def __init__(self, number: int, message: str):
         super().__init__(message)

@@ -58,15 +58,7 @@ class Source(NamedTuple):
     part: str = "all"
 
     def checkpoints(self, flag: str, seed: int) -> Checkpoints:
-        """Returns the checkpoints of a seed of the other run.
-
-        Args:
-          flag: name of the flag, for messages.
-          seed: the other run's seed.
-
-        Raises:
-          UserError: there is no checkpoint of the round.
-        """
+        """Returns the checkpoints of a seed of the other run; raises UserError if it has none of the round."""
         checkpoints = seed_checkpoints(self.directory, seed)
         try:
             rounds = checkpoints.rounds()
@@ -328,7 +320,6 @@ def check_fork(config: Config, start: Start, is_private: bool) -> None:
     """Raises UserError if a run can't start from --fork_from; traces shapes, computes nothing.
 
     Args:
-      start: makes fresh states.
       is_private: whether the run accounts for privacy (--wrap=dp).
     """
     if is_private:
@@ -356,7 +347,6 @@ def forked(
 
     Args:
       run: a fresh state.
-      start: makes fresh states.
 
     Raises:
       UserError: model, algorithm or federation differ.
@@ -414,11 +404,7 @@ class _Fork:
             )
 
     def leaves(self, own: engine.RunState) -> Leaves:
-        """Returns the leaves of the forked run's first state.
-
-        Args:
-          own: the run's fresh state, in the form of a checkpoint.
-        """
+        """Returns the leaves of the forked run's first state, from its fresh state in the form of a checkpoint."""
         forked: Leaves = {}
         used = set()
         for name, value in (fresh := named_leaves(own)).items():

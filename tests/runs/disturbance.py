@@ -2,10 +2,13 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 from fedwin.runs.checkpoint import Checkpoints
 from tests.run_lines import lines
 
+ROOT = pathlib.Path(__file__).parents[2]
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
 
 
@@ -30,6 +34,30 @@ def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]
         for name in TIMES:
             del seed[name]
     return leaves, lines(directory), summary
+
+
+def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:
+    """Starts `fedwin train` with two devices."""
+    command = [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+def flags_of(setting: dict) -> list[str]:
+    """Returns the flags of fields of a Config."""
+    return [f"--{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in setting.items()]
+
+
+def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int, delay: float = 0.0) -> bool:
+    """Kills a process after the checkpoint of a round and a delay in seconds; returns whether it was still running."""
+    target = directory / "checkpoints" / f"seed_{seed}" / str(round)
+    while not target.exists() and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(delay)
+    running = process.poll() is None
+    process.kill()
+    process.communicate()
+    return running
 
 
 def hears(process: subprocess.Popen) -> bool:

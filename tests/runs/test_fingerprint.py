@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import jax
 import jaxlib
@@ -16,7 +14,6 @@ from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import machine
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from tests.runs.conftest import RUN
 
@@ -103,32 +100,3 @@ def test_a_resumed_run_names_the_changes_and_resumes(finished, copied, monkeypat
     printed = capsys.readouterr().out
     assert f"note: jaxlib was {version} and is 0.0.1; the numbers of" in printed
     assert again["fingerprint"] != finished[1]["fingerprint"] and again["over_seeds"] == finished[1]["over_seeds"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
-        {"JAX_ENABLE_X64": "1"},
-        {"JAX_DEFAULT_MATMUL_PRECISION": "bfloat16"},
-        {"FEDWIN_ONEDNN": "off"},
-        {"NPROC": "1"},
-    ],
-    ids=lambda variables: next(iter(variables)),
-)
-def test_another_environment_gives_the_same_bits_or_another_fingerprint(variables, tmp_path):
-    code = (
-        "import dataclasses, fedwin, sys; from tests.runs.test_fingerprint import SMALL;"
-        "config = dataclasses.replace(SMALL, model='cnn', out_dir=sys.argv[1]);"
-        "print(fedwin.run(config, quiet=True)['fingerprint'])"
-    )
-    outcomes = []
-    for name, more in (("plain", {}), ("changed", variables)):
-        command = [sys.executable, "-c", code, str(tmp_path / name)]
-        done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        lines = read_lines(tmp_path / name / "metrics.jsonl")
-        outcomes.append((done.stdout.split()[-1], [line | {"seconds": 0} for line in lines]))
-    (before, lines), (after, other_lines) = outcomes
-    assert before != after or lines == other_lines

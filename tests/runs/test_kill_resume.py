@@ -1,12 +1,7 @@
 """Kill and resume in real processes: the same numbers as without interruption."""
 
 import json
-import os
-import pathlib
-import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -14,8 +9,8 @@ import pytest
 import fedwin
 from fedwin.runs.checkpoint import Checkpoints
 from tests.run_lines import lines
+from tests.runs.disturbance import flags_of, killed_at, started
 
-ROOT = pathlib.Path(__file__).parents[2]
 SETTING = dict(
     dataset="digits",
     partition="dirichlet:alpha=0",
@@ -34,19 +29,6 @@ SETTING = dict(
 )
 
 
-def started(directory):
-    words = {name: ",".join(map(str, v)) if isinstance(v, list) else v for name, v in SETTING.items()}
-    flags = [f"--{name}={value}" for name, value in words.items()]
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The run by this process, which has two devices, too."""
@@ -57,16 +39,11 @@ def whole(tmp_path_factory):
 
 def test_killed_it_ends_with_the_same_bits(whole, tmp_path):
     directory = tmp_path / "run"
-    process = started(directory)
-    deadline = time.monotonic() + 200
-    target = directory / "checkpoints" / "seed_1" / "80"  # the first seed has ended
-    while not target.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert process.poll() is None, "the run ended before it could be killed: give it more rounds"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process = started(flags_of(SETTING), directory)
+    # The first seed has ended.
+    assert killed_at(process, directory, 1, 80), "the run ended before it could be killed: give it more rounds"
     assert not (directory / "summary.json").exists()
-    process = started(directory)
+    process = started(flags_of(SETTING), directory, subprocess.PIPE)
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert "resuming after round" in said

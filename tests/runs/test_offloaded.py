@@ -1,12 +1,7 @@
 """Complete runs with client rows and windows in main memory or in files: the bits of the device, also when moved."""
 
 import dataclasses
-import os
-import pathlib
 import shutil
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
@@ -23,8 +18,8 @@ from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from tests.run_lines import lines
+from tests.runs.disturbance import flags_of, killed_at, started
 
-ROOT = pathlib.Path(__file__).parents[2]
 PLACES = ("device", "host", "file")
 # Rows of clients; windows longer and shorter than a dispatch (one goes round its ring in it more than once), averages
 # that are broadcast among them.
@@ -178,26 +173,13 @@ def test_a_delay_in_a_file_has_the_bits_of_the_device(tmp_path):
     assert isinstance(leaves(tmp_path / "file", 15)["state.inner.ring"], SnapshotRing)
 
 
-def killed_after(config, wanted):
-    """Starts a run and kills it shortly after the checkpoint of a round; returns whether it did."""
-    code = f"import fedwin\nfrom fedwin.runs.config import Config\nfedwin.run({config!r}, quiet=True)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    target = pathlib.Path(config.out_dir) / "checkpoints" / "seed_0" / str(wanted)
-    while not target.exists() and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(np.random.default_rng(wanted).uniform(0, 0.3))
-    killed = process.poll() is None
-    process.kill()
-    process.wait()
-    return killed
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
     changes = dict(table="file", window="file", num_rounds=400, num_clients=100, checkpoint_every=7, keep_rounds=[70])
     whole = run(tmp_path / "whole", "file", **changes)
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), **changes)
-    assert sum(killed_after(config, wanted) for wanted in (0, 70, 280)) >= 2
+    flags = flags_of({name: value for name, value in vars(SMALL).items() if value != getattr(Config(), name)} | changes)
+    delays = {0: 0.2, 70: 0.03, 280: 0.11}
+    kills = [killed_at(started(flags, tmp_path / "run"), tmp_path / "run", 0, *kill) for kill in delays.items()]
+    assert sum(kills) >= 2
     run(tmp_path / "run", "file", **changes)
     same(tmp_path / "run", whole, rounds=(70, 399, 400))

@@ -18,6 +18,7 @@ from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs.checkpoint import Checkpoints
 from tests.run_lines import lines
+from tests.runs.disturbance import flags_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 SETTING = dict(
@@ -38,11 +39,6 @@ SETTING = dict(
 )
 # Seconds within which processes end whose companion was killed.
 PATIENCE = 60
-
-
-def flags(**setting):
-    words = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in setting.items()}
-    return [f"--{name}={value}" for name, value in words.items()]
 
 
 def slurm(process, count, port):
@@ -78,7 +74,7 @@ class Processes:
             else:
                 line += [f"--coordinator_address=localhost:{port}", f"--num_processes={count}"]
                 line += [f"--process_id={process}"]
-            line += flags(**SETTING | setting) + (own or {}).get(process, [])
+            line += flags_of(SETTING | setting) + (own or {}).get(process, [])
             with open(path, "w") as file:
                 self.started.append(
                     subprocess.Popen(line, cwd=ROOT, env=os.environ | more, stdout=subprocess.DEVNULL, stderr=file)

@@ -1,18 +1,13 @@
 """Random runs, disturbed at random moments: they end as undisturbed ones do."""
 
-import os
-import pathlib
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.runs.disturbance import hears, outcome
+from tests.runs.disturbance import hears, outcome, started
 
-ROOT = pathlib.Path(__file__).parents[2]
 ROUNDS = 120
 # Kind of disturbance -> exit status, unless the run ends before.
 SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -33,14 +28,6 @@ def drawn_flags(rng):
         f"--checkpoint_every={rng.choice((0, 6, 15, 30))}", f"--keep_checkpoints={rng.choice((1, 3))}",
         f"--rounds_per_dispatch={rng.randint(3, 12)}",
     ]  # fmt: skip
-
-
-def started(flags, directory):
-    command = [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cpu"}, text=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
 
 
 def ended(process):

@@ -1,18 +1,13 @@
 """Ctrl-C and SIGTERM in real processes."""
 
-import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from fedwin.runs.train import DispatchLength
-from tests.runs.disturbance import hears
+from tests.runs.disturbance import hears, started
 
-ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
     "--dataset=digits",
     "--num_clients=20",
@@ -21,17 +16,6 @@ FLAGS = (
     "--model=digits_mlp:hidden=8",
     "--strategy=chunked:k=1",
 )
-
-
-def started(directory, *more):
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.train", *FLAGS, f"--out_dir={directory}", *more],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def until(process, text):
@@ -46,7 +30,7 @@ def until(process, text):
 
 def test_sigterm_finishes_the_rounds_under_way_and_saves(tmp_path):
     flags = ("--num_rounds=100000", "--checkpoint_every=0", "--eval_every=1000")
-    process = started(tmp_path / "run", *flags)
+    process = started([*FLAGS, *flags], tmp_path / "run")
     until(process, "compiled")
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
@@ -60,7 +44,7 @@ def test_sigterm_finishes_the_rounds_under_way_and_saves(tmp_path):
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_long_round_at_once(tmp_path):
-    process = started(tmp_path / "run", "--num_rounds=50", "--local_epochs=9000", "--batch_size=10")
+    process = started([*FLAGS, "--num_rounds=50", "--local_epochs=9000", "--batch_size=10"], tmp_path / "run")
     until(process, "compiled")
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
@@ -76,7 +60,7 @@ def test_a_second_ctrl_c_ends_a_long_round_at_once(tmp_path):
 
 
 def test_ctrl_c_while_it_imports_is_one_line(tmp_path):
-    process = started(tmp_path / "run")
+    process = started(FLAGS, tmp_path / "run")
     while process.poll() is None and not hears(process):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
