@@ -3,8 +3,9 @@
 Everything here is a function of finished models, outputs or accuracies, computed on the host in float64 for inputs of
 any precision; nothing takes part in training. `evaluate` is a function of the caller, model -> any tree of numbers:
 
-    probe = jax.jit(evaluate.make_probe(model, normalise, measure))
-    line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}
+    probe = jax.jit(evaluate.make_probe(model, normalize, measure))
+    on_line = [[1 - s, s] for s in (0, 0.5, 1)]
+    mixtures([first, second], on_line, lambda model: probe({"it": model}, test)["it"])      # {'loss': [3], ...}
 """
 
 from fedwin.analysis.accuracies import mean_last, round_to_round_std, rounds_to_target, speedup
@@ -20,12 +21,12 @@ from fedwin.analysis.intervals import (
     mean_interval,
     paired_interval,
 )
-from fedwin.analysis.landscape import Place, Plane, corners, grid, landscape, line, place, plane, point
+from fedwin.analysis.landscape import Place, Plane, corners, grid, place, plane, point
 from fedwin.analysis.models import mix, mixtures, vector
 
 __all__ = [
     "Factors", "Interval", "Place", "Plane", "bootstrap_interval", "by_ownership", "client_losses", "corners",
-    "factors", "forgetting", "grid", "improvement_probability", "interquartile_mean", "landscape", "line",
+    "factors", "forgetting", "grid", "improvement_probability", "interquartile_mean",
     "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_interval", "mean_last", "mix", "mixtures",
     "paired_interval", "per_model", "place", "plane", "point", "recomputed", "round_to_round_std",
     "rounds_to_target", "speedup", "vector",

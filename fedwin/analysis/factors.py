@@ -181,7 +181,7 @@ def locality(clients, center) -> np.ndarray:
       float64 [K].
 
     Raises:
-      UserError: when there is no client, or models are of several networks.
+      UserError: when models are of several networks.
 
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
@@ -191,8 +191,6 @@ def locality(clients, center) -> np.ndarray:
       >>> locality([{"w": np.array([3.0, 4.0])}, {"w": np.zeros(2)}], {"w": np.zeros(2)}).tolist()
       [5.0, 0.0]
     """
-    if not clients:
-        raise UserError("locality: clients is empty; pass at least one client's model.")
     models.check_alike((center, *clients))
     origin = models.vector(center)
     return np.array([np.linalg.norm(models.vector(client) - origin) for client in clients])

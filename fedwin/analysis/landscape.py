@@ -1,8 +1,7 @@
-"""The loss on the straight line through two models, and on the plane through three."""
+"""The plane through three models: its axes, the models on it, and projections of other models."""
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fedwin.analysis import models
@@ -82,7 +81,7 @@ def plane(first, second, third) -> Plane:
     a3, v = a3 + rest, v - rest * u
     b3 = float(np.linalg.norm(v))
     if b3 < 1e-8 * a2:
-        raise UserError("plane: the three models lie on one line; use analysis.line, or models that differ more.")
+        raise UserError("plane: the three models lie on one line; take models that differ more.")
     return Plane((first, second, third), origin, u, v / b3, a2, a3, b3)
 
 
@@ -154,51 +153,3 @@ def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarra
     widths = margin * np.array([plane.a2, plane.b3])
     a, b = (np.linspace(low[i] - widths[i], high[i] + widths[i], points) for i in range(2))
     return a, b
-
-
-def landscape(plane: Plane, evaluate, a, b):
-    """Evaluates the models of a grid on a plane.
-
-    Args:
-      a: coordinates along u [n].
-      b: coordinates along v [m].
-
-    Returns:
-      evaluate's tree, every leaf [m, n], as matplotlib's contour takes it.
-    """
-    a, b = models.array("landscape: a", a, 1), models.array("landscape: b", b, 1)
-    values = models.stacked([evaluate(point(plane, x, y)) for y in b for x in a])
-    return jax.tree.map(lambda v: v.reshape(len(b), len(a), *v.shape[1:]), values)
-
-
-def line(first, second, evaluate, s=None):
-    """Evaluates models on the straight line through two models.
-
-        w(s) = (1 - s) w_1 + s w_2;   s = 0 and s = 1 are bitwise the two models
-
-    Beyond the two models a BatchNorm variance may become negative (the loss is NaN then): let `evaluate` recompute the
-    statistics first (`analysis.recomputed`).
-
-    Args:
-      first: w_1, Variables or a tree.
-      s: positions, by default 41 points from -0.5 to 1.5 [n].
-
-    Returns:
-      (s, evaluate's tree with a leading axis [n]).
-
-    Raises:
-      UserError: when the models are of different networks, or s is not a list of finite numbers.
-
-    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
-    https://arxiv.org/abs/2305.07845.
-
-    Example:
-      >>> import numpy as np
-      >>> s, loss = line({"w": np.zeros(2)}, {"w": np.ones(2)}, lambda model: (model["w"] ** 2).sum(), [0, 0.5, 1])
-      >>> loss.tolist()
-      [0.0, 0.5, 2.0]
-    """
-    s = models.array("line: s", np.linspace(-0.5, 1.5, 41) if s is None else s, 1)
-    if not np.isfinite(s).all():
-        raise UserError("line: s holds a NaN or an infinity.")
-    return s, models.stacked([evaluate(models.mix([1 - x, x], (first, second))) for x in s])

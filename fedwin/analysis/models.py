@@ -102,18 +102,6 @@ def mix(coefficients, models):
     return jax.tree.map(combined, *models)
 
 
-def stacked(results):
-    """Stacks the results of `evaluate` for several models.
-
-    Args:
-      results: a list of trees of numbers.
-
-    Returns:
-      One tree of float64 arrays with a leading axis.
-    """
-    return jax.tree.map(lambda *values: np.asarray(values, np.float64), *results)
-
-
 # Rows that are evaluated at once on accelerators, which a single small network does not fill.
 CHUNK = 16
 
@@ -139,8 +127,7 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
       The tree of `evaluate` with a leading axis, float64 [n].
 
     Raises:
-      UserError: when models are of different networks or not finite, a row does not have one coefficient per model, or
-        chunk is below 1.
+      UserError: when models are of different networks or not finite, or a row does not have one coefficient per model.
 
     Example:
       >>> import numpy as np
@@ -154,8 +141,6 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
         raise UserError(f"mixtures: rows of {rows.shape[1]} coefficient(s) for {len(models)} model(s).")
     if chunk is None:
         chunk = 1 if jax.default_backend() == "cpu" else CHUNK
-    if chunk < 1:
-        raise UserError(f"mixtures: chunk={chunk} must be at least 1.")
     for number, model in enumerate(models):
         # 0 * inf is NaN: one diverged model would make every row NaN.
         if not np.isfinite(vector(model)).all():

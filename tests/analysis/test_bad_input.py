@@ -20,7 +20,7 @@ SQUARE = np.zeros((1, 2, 2))
         (lambda: analysis.forgetting([0.1, 0.2], [[0.1, 0.2]]), "(1, 2)"),
         (lambda: analysis.linear_cka(np.ones((3, 2)), np.ones((4, 2))), "3 and 4 examples"),
         (lambda: analysis.rounds_to_target([0.1, 0.2], np.nan), "target=nan"),
-        (lambda: analysis.line(ONES, {"w": jnp.ones(3)}, bowl), "model 1 differs"),
+        (lambda: analysis.plane(ONES, {"w": jnp.ones(3)}, ONES), "model 1 differs"),
         (lambda: analysis.mix([1.0], [ONES, ONES]), "1 coefficient"),
         (lambda: analysis.plane(ONES, ONES, {"w": jnp.array([1.0, 2.0])}), "first two models are equal"),
         (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), margin=-1.0), "margin=-1.0"),
