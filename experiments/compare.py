@@ -26,60 +26,23 @@ from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
 from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
+from .papers.survey.heterogeneity import SEARCHED
+from .papers.trajectories import Fields
 from .tables import comparison, formats, scores
 
-# Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate.
-METHODS = (
-    "fedavg",
-    "fedopt:optimizer=adam,server_lr=0.01,eps=0.001",
-    "fedavgm:beta=0.9,server_lr=0.3",
-    "fedadam",
-    "fedyogi",
-    "fedadagrad:server_lr=0.03",
-    "fedprox:mu=0.1",
-    "scaffold",
-    "scaffold:option=I",
-    "feddyn:alpha=0.1",
-    "adabest:mu=0.02,beta=0.8",
-    "fedcm:alpha=0.1 --client_lr=0.3",
-    "fedadc:beta_global=0.7",
-    "fedacg:lam=0.8,beta=0.01",
-    "mime",
-    "mime:beta=0.9 --client_lr=0.02",
-    "mimelite:beta=0.9 --client_lr=0.02",
-    "fednova",
-    "fedgma:threshold=0.4",
-    "fedsam:rho=0.1",
-    "fedasam:rho=0.7,eta=0.2",
-    "fedfa",
-    "ghb:tau=1",
-    "ghb:tau=10",
-    "local_ghb",
-    "fedhbm",
-    "fedhbm:first=shared",
-    "fedhbm:nesterov=true",
-    # On clients with one class the gradient of WSM is zero: it is compared with FedAvg on clients of several classes.
-    "fedavg --partition=dirichlet:alpha=0.3 --client_lr=0.2",
-    "fedavg --loss=wsm --partition=dirichlet:alpha=0.3 --client_lr=0.2",
-    "fedavg --wrap=ima",
-    "fedavg --wrap=swa",
+# Columns of methods.csv that are flags.
+OWN_FLAGS = ("wrap", "loss", "partition", "client_lr")
+# Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate. On
+# clients with one class the gradient of WSM is zero: it is compared with FedAvg on clients of several classes.
+METHODS = tuple(
+    " ".join([line["algorithm"], *(f"--{flag}={line[flag]}" for flag in OWN_FLAGS if line[flag])])
+    for line in SEARCHED
+    if line["only"] != "survey"
 )
-SETTING: dict[str, Any] = dict(
-    dataset="digits",
-    partition="dirichlet:alpha=0",
-    num_clients=100,
-    clients_per_round=10,
-    model="digits_mlp",
-    num_rounds=150,
-    local_epochs=3,
-    batch_size=7,
-    client_lr=0.05,
-    observe=["wima:window=20"],
-    eval_every=10,
-    final_evals=30,
-    seeds=["0", "1", "2"],
-    out_dir="runs/compare",
-)
+SETTING: dict[str, Any] = Fields.of(
+    "dataset=digits partition=dirichlet:alpha=0 num_clients=100 clients_per_round=10 model=digits_mlp num_rounds=150 "
+    "local_epochs=3 batch_size=7 client_lr=0.05 eval_every=10 final_evals=30 out_dir=runs/compare"
+) | {"observe": ["wima:window=20"], "seeds": ["0", "1", "2"]}
 
 
 def every_method() -> tuple[str, ...]:

@@ -260,14 +260,6 @@ def check(kind: str, runs: Runs) -> None:
         raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
 
 
-def _precision(run: str) -> str:
-    """Precision of the first run; float32 of other data."""
-    try:
-        return sources.config_of(models.address(run).directory)["precision"]
-    except UserError:  # reported where the run is read
-        return "float32"
-
-
 def main(argv: list[str]) -> None:
     """Computes and draws one figure."""
     options = flags.FLAGS
@@ -286,8 +278,7 @@ def main(argv: list[str]) -> None:
         stored.redraw(kind, out, options.title)
     else:
         jax_config.use_every_core()
-        with jax_config.settings(_precision(runs[0])):
-            result, default_title = KINDS[kind][0](runs, options)
+        result, default_title = KINDS[kind][0](runs, options)
         title = options.title or default_title
         stored.module_of(kind).draw(result, out, title)
         stored.write(pathlib.Path(out).with_suffix(".json"), result, title)

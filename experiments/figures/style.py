@@ -67,11 +67,6 @@ LOST: Any = {
 NOT_TO_SCALE = "diverged, or near chance: not to scale"
 
 
-def marker(number: int) -> str:
-    """Returns the marker of the n-th line."""
-    return MARKERS[number % len(MARKERS)]
-
-
 def short(text: str) -> str:
     """Returns a label of at most LONGEST characters; a longer one ends in `...`."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
@@ -145,16 +140,13 @@ def row_colors(labels: Sequence[str]) -> list[str]:
 
 def variant_look(number: int, count: int) -> dict[str, Any]:
     """Returns the marker of the n-th of `count` variants of a row; the first of several is hollow."""
-    return {"marker": marker(number)} | ({"markerfacecolor": "white"} if count > 1 and not number else {})
-
-
-def variant_legend(figure, names: Sequence[str], **options) -> None:
-    """Adds the legend of a row's variants below a figure; their markers are gray, since colors are the rows'."""
-    figure.legend(variant_handles(names), names, loc="outside lower center", **options)
+    return {"marker": MARKERS[number % len(MARKERS)]} | (
+        {"markerfacecolor": "white"} if count > 1 and not number else {}
+    )
 
 
 def variant_handles(names: Sequence[str]) -> list[Any]:
-    """Returns the entries of a legend of variants."""
+    """Returns the entries of a legend of a row's variants; their markers are gray, since colors are the rows'."""
     from matplotlib.lines import Line2D
 
     looks = (variant_look(number, len(names)) for number in range(len(names)))

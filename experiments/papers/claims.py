@@ -5,12 +5,12 @@ an axis, `*, -a` all but one; `a > b` compares, and `;` separates comparisons. I
 titles of names, {better} and {worse} those of the first comparison.
 """
 
-import csv
 import dataclasses
 import functools
 import itertools
-import pathlib
 from collections.abc import Iterator, Mapping
+
+from .remarks import FOLDER, lines_of
 
 # (axis, name) of cells; axes that are not named are free.
 Names = tuple[tuple[str, str], ...]
@@ -38,9 +38,8 @@ class Claim:
 
 
 @functools.cache
-def _lines() -> tuple[dict[str, str], ...]:
-    with (pathlib.Path(__file__).parent / "claims.csv").open(newline="", encoding="utf-8") as file:
-        return tuple(csv.DictReader(file))
+def _lines() -> list[dict[str, str]]:
+    return lines_of(FOLDER / "claims.csv")
 
 
 def claims_of(item: str, titles: Mapping[str, Mapping[str, str]]) -> tuple[Claim, ...]:

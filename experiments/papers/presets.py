@@ -1,6 +1,6 @@
 """Presets: flagfiles by name (`--flagfile=wima_cifar10_alpha0`).
 
-Some are files of the folder `flags`; those of the papers are generated from cells of the catalogue.
+Some are files of the folder `flags`; those of the papers are generated from the cells that presets.csv names.
 """
 
 import functools
@@ -17,6 +17,7 @@ from ..cli.flag_errors import check_file
 from .catalogue import item
 from .cell_flags import cell_of, config_of, table_of
 from .items import Cell, Item
+from .remarks import lines_of
 
 FOLDER = pathlib.Path(__file__).parents[1] / "flags"
 WIDTH = 118
@@ -32,29 +33,7 @@ class Place(NamedTuple):
     remark: str = ""
 
 
-BASE, PLAIN = "Without the --wrap line it is the base method.", "Without the --loss line it is FedAvg."
-CELLS = {
-    "wima_cifar10_alpha0": Place("wima/table2", "fedavg", "cifar10_alpha0", "wima"),
-    "wima_cifar10_alpha005": Place("wima/table2", "fedavg", "cifar10_alpha005", "wima"),
-    "wima_cifar100_alpha0": Place("wima/table2", "fedavg", "cifar100_alpha0", "wima"),
-    "wima_cifar100_alpha05": Place("wima/table2", "fedavg", "cifar100_alpha05", "wima"),
-    "wima_cifar100_pam": Place("wima/table2", "fedavg", "cifar100_pam", "wima"),
-    "wima_femnist": Place("wima/table2", "fedavg", "femnist", "wima"),
-    "wima_shakespeare": Place("wima/table2", "fedavg", "shakespeare", "wima", "The paper's metric is accuracy_fedjax."),
-    "ima_fmnist_shards": Place("ima/table1", "fedavg", "fmnist_shards", "ima", BASE),
-    "ima_cifar10_shards": Place("ima/table1", "fedavg", "cifar10_cnn_shards", "ima", BASE),
-    "ima_cifar10_dirichlet": Place("ima/table1", "fedavg", "cifar10_cnn_dirichlet", "ima", BASE),
-    "ima_cifar100_pachinko": Place("ima/table1", "fedavg", "cifar100_vgg", "ima", BASE),
-    "ima_digit5_shards": Place("ima/table1", "fedavg", "digit5_shards", "ima", BASE),
-    "ima_pacs_shards": Place("ima/table1", "fedavg", "pacs_shards", "ima", BASE),
-    "ghb_cifar10_lenet_cross_silo": Place("ghb/table3", "fedhbm", "cifar10_noniid"),
-    "ghb_cifar100_lenet_cross_silo": Place("ghb/table3", "fedhbm", "cifar100_noniid"),
-    "ghb_shakespeare": Place("ghb/table3", "fedhbm", "shakespeare_noniid"),
-    "ghb_cifar10_lenet_cross_device": Place("ghb/table4", "fedhbm", "cifar10_noniid"),
-    "ghb_cifar10_resnet20": Place("ghb/table10", "fedhbm", "cifar10_noniid"),
-    "wsm_cifar10": Place("wsm/table3_1", "lr01", "cifar10", "wsm", PLAIN),
-    "wsm_cifar100": Place("wsm/table3_1", "lr01", "cifar100", "wsm", PLAIN),
-}
+CELLS = {line.pop("preset"): Place(**line) for line in lines_of(pathlib.Path(__file__).with_suffix(".csv"))}
 
 
 def names() -> list[str]:

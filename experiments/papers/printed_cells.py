@@ -4,12 +4,13 @@ Numbers are stored as printed, misprints included; `not_reached` stands for the 
 at the end of a partition, a model or a variant marks a label that the paper does not state in full.
 """
 
-import csv
 import functools
 import pathlib
 from typing import NamedTuple
 
 from fedwin.errors import UserError
+
+from .remarks import lines_of
 
 FOLDER = pathlib.Path(__file__).parent / "printed"
 
@@ -51,12 +52,11 @@ def printed() -> dict[tuple[str, ...], Printed]:
     """
     cells: dict[tuple[str, ...], Printed] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                key = tuple(row[name] for name in KEY)
-                if key in cells:
-                    raise UserError(f"{path.name}: the cell {key} appears twice; remove one.")
-                cells[key] = Printed(row["value"], row["std"])
+        for row in lines_of(path):
+            key = tuple(row[name] for name in KEY)
+            if key in cells:
+                raise UserError(f"{path.name}: the cell {key} appears twice; remove one.")
+            cells[key] = Printed(row["value"], row["std"])
     return cells
 
 

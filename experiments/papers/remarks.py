@@ -1,5 +1,6 @@
-"""Errata, assumptions and explanations of numbers that differ, from the Markdown files beside this module."""
+"""Errata, assumptions and explanations of numbers that differ, from the Markdown files beside this module; tables."""
 
+import csv
 import functools
 import pathlib
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ def rows_of(path: pathlib.Path) -> list[list[str]]:
     """Returns the cells of the only table of a Markdown file, without its head."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
+    """Returns the lines of a CSV file, column -> text."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 @functools.cache

@@ -3,12 +3,11 @@
 A rate is searched per federation and method; a cell without one is absent. To add a method, add its line to rates.csv.
 """
 
-import csv
-import pathlib
 from collections.abc import Iterable
 from typing import Any
 
 from .items import Item, Override, Variation
+from .remarks import FOLDER, lines_of
 from .trajectories import Fields
 
 # 100 images per client; with 10 clients a round a client takes part 100 times on average.
@@ -41,8 +40,7 @@ FEDERATIONS = {
 # Searched rates: of 0.001, 0.002, 0.005, 0.01 and so on to 0.2, at least three that follow one another (FedProx: two),
 # the best by accuracy on examples that clients hold out (a fifth of each), 400 rounds, seed 100; a fourth where the
 # best lay at an end. Other hyper-parameters were not searched. Names are those of the tables' rows.
-with (pathlib.Path(__file__).parent / "rates.csv").open(newline="", encoding="utf-8") as _file:
-    _SEARCHED = list(csv.DictReader(_file))
+_SEARCHED = lines_of(FOLDER / "rates.csv")
 # Federation -> method -> (algorithm, local rate).
 RATES: dict[str, dict[str, tuple[str, float]]] = {line["federation"]: {} for line in _SEARCHED}
 for _line in _SEARCHED:

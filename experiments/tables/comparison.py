@@ -225,7 +225,8 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     )
     figure.suptitle(f"Accuracy and paired differences; {interval_note}", fontsize="medium")
     if len(readouts) > 1:
-        style.variant_legend(figure, readouts, title="read-out", ncols=min(len(readouts), 6), frameon=False)
+        look: dict[str, Any] = dict(title="read-out", ncols=min(len(readouts), 6), frameon=False)
+        figure.legend(style.variant_handles(readouts), readouts, loc="outside lower center", **look)
     style.save(figure, path)
 
 

@@ -99,7 +99,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         (grid.format_value(value),): value if numeric else number for number, value in enumerate(values)
     }
     converged = [(place[value], results[value]) for value in place if results[value].mean is not None]
-    look: dict[str, Any] = dict(color=style.NEUTRAL, marker=style.marker(0), capsize=3)
+    look: dict[str, Any] = dict(color=style.NEUTRAL, marker=style.MARKERS[0], capsize=3)
     look["linestyle"] = "-" if numeric else ""
     axis.errorbar(
         [x for x, _ in converged], [f.mean for _, f in converged], [f.half_width or 0 for _, f in converged], **look

@@ -21,7 +21,6 @@ TABLE3_1 = settings.item(
 )
 
 # Table 3.2: 2 of 20 clients, one evaluation at the end.
-RIVALS = (("scaffold", "SCAFFOLD"), ("fedprox", "FedProx"))
 TWENTY = {"num_clients": 20, "clients_per_round": 2}
 
 
