@@ -16,6 +16,11 @@ from .trajectories import Checkpoint, Fields, Run
 TREND_SEEDS = (0, 1, 2, 3, 4)
 
 
+def printed_at(dataset: str, partition: str, model: str, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns the place of a column in the CSV of printed numbers, a Variation's `printed`."""
+    return (("dataset", dataset), ("partition", partition), ("model", model), *more)
+
+
 @dataclasses.dataclass(frozen=True)
 class Variation:
     """Named changes to the configuration: a row, column or variant of a table, or the base that all cells share.

@@ -3,7 +3,7 @@
 import functools
 
 from .. import standin
-from ..items import Override, Variation
+from ..items import Override, Variation, printed_at
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -50,10 +50,8 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
         None if trend is None else trend | {"partition": data_fields["partition"]},
         trend_replaces=True,
         absent="" if trend is not None else TOO_FEW,
-        printed=(
-            ("dataset", f"CIFAR-{classes}"),
-            ("partition", f"hsu_dirichlet:alpha={alpha:g};K={setting['num_clients']}"),
-            ("model", MODELS[network["model"]]),
+        printed=printed_at(
+            f"CIFAR-{classes}", f"hsu_dirichlet:alpha={alpha:g};K={setting['num_clients']}", MODELS[network["model"]]
         ),
     )
 
@@ -89,7 +87,7 @@ def _text(name: str, label: str, dataset: str, partition: str) -> Variation:
         client_lr=1.0,
         num_rounds=250,
     )
-    keys = (("dataset", "Shakespeare-100x2000"), ("partition", partition), ("model", "LSTM-2x100"))
+    keys = printed_at("Shakespeare-100x2000", partition, "LSTM-2x100")
     return Variation(name, label, fields, absent="a round of its LSTMs takes seven seconds on two cores", printed=keys)
 
 
@@ -105,7 +103,7 @@ STACKOVERFLOW = Variation(
         "client_lr=0.3 num_rounds=1500"
     ),
     absent="the data set is not available here",
-    printed=(("dataset", "StackOverflow-40k"), ("partition", "natural_users;K=40000"), ("model", "LSTM-670")),
+    printed=printed_at("StackOverflow-40k", "natural_users;K=40000", "LSTM-670"),
 )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from .. import standin
-from ..items import Override, Variation
+from ..items import Override, Variation, printed_at
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
 from ..wima.tables import LANDMARKS as WIMA_LANDMARKS
@@ -139,19 +139,14 @@ TABLE9 = settings.item(
 )
 
 # Table 5: large-scale data.
-NETWORK = ("model", "MobileNetV2-GN*")
+NETWORK = "MobileNetV2-GN*"
 LANDMARKS = Variation(
     "landmarks",
     "Landmarks-User-160k",
     WIMA_LANDMARKS.paper,
     WIMA_LANDMARKS.trend,
     trend_replaces=True,
-    printed=(
-        ("dataset", "Landmarks-User-160k"),
-        ("partition", "natural_authors;K=1262"),
-        NETWORK,
-        ("variant", "m=10;C=0.79pct"),
-    ),
+    printed=printed_at("Landmarks-User-160k", "natural_authors;K=1262", NETWORK, ("variant", "m=10;C=0.79pct")),
 )
 # Clients per round -> (percent of all, as printed; clients at trend scale).
 COHORTS = {10: ("0.1", 3), 50: ("0.5", 10), 100: ("1", 20)}
@@ -166,11 +161,8 @@ def _inaturalist(clients: int) -> Variation:
         WIMA_LANDMARKS.paper | {"dataset": "inaturalist", "clients_per_round": clients},
         settings.DIGITS | {"partition": "dirichlet:alpha=0", "clients_per_round": trend_clients},
         trend_replaces=True,
-        printed=(
-            ("dataset", "iNaturalist-User-120k"),
-            ("partition", "natural_users;K=9275"),
-            NETWORK,
-            ("variant", f"m={clients};C={share}pct"),
+        printed=printed_at(
+            "iNaturalist-User-120k", "natural_users;K=9275", NETWORK, ("variant", f"m={clients};C={share}pct")
         ),
     )
 
@@ -186,7 +178,7 @@ TABLE5 = settings.item(
     columns=(
         LANDMARKS,
         *INATURALIST,
-        dataclasses.replace(LANDMARKS, name="overhead", label="communication", printed=(NETWORK,)),
+        dataclasses.replace(LANDMARKS, name="overhead", label="communication", printed=(("model", NETWORK),)),
     ),
     variants=(Variation("accuracy", printed=(settings.ACCURACY,)), OVERHEAD),
     overrides=(

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from .. import standin
-from ..items import Analysis, Override, Variation
+from ..items import Analysis, Override, Variation, printed_at
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
@@ -36,11 +36,8 @@ MANY = "eight methods with and without IMA on a further data set take more than 
 
 def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Variation:
     """Returns a column of Table I; `printed` are data set, partition and network of the printed cells."""
-    dataset, partition, model = printed
-    keys = (("dataset", dataset), ("partition", partition), ("model", model))
-    return Variation(
-        name, label, fields, trend, trend_replaces=True, absent="" if trend is not None else MANY, printed=keys
-    )
+    absent, place = "" if trend is not None else MANY, printed_at(*printed)
+    return Variation(name, label, fields, trend, trend_replaces=True, absent=absent, printed=place)
 
 
 def _of_cnn(kind: str) -> Fields:

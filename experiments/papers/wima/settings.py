@@ -3,7 +3,7 @@
 import functools
 
 from .. import standin
-from ..items import Variation
+from ..items import Variation, printed_at
 from ..trajectories import Fields
 
 # FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
@@ -35,11 +35,7 @@ FASHION = Fields.of(
 def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Variation:
     """Returns the column of a CIFAR set in Dirichlet shares; without `trend` nothing stands in for it."""
     data_fields = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
-    printed = (
-        ("dataset", f"CIFAR-{data}"),
-        ("partition", f"hsu_dirichlet:alpha={alpha};K=100"),
-        ("model", "ResNet-20-GN"),
-    )
+    printed = printed_at(f"CIFAR-{data}", f"hsu_dirichlet:alpha={alpha};K=100", "ResNet-20-GN")
     standin = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
     label = f"CIFAR-{data}, alpha = {alpha}"
     return Variation(name, label, CIFAR | data_fields, standin, trend_replaces=True, absent=absent, printed=printed)
@@ -59,7 +55,7 @@ PAM = Variation(
         "client_lr=0.05 weight_decay=0.0004"
     ),
     absent=SUBSET,
-    printed=(("dataset", "CIFAR-100"), ("partition", "pam;K=500"), ("model", "ResNet-20-GN")),
+    printed=printed_at("CIFAR-100", "pam;K=500", "ResNet-20-GN"),
 )
 FEMNIST = Variation(
     "femnist",
@@ -73,7 +69,7 @@ FEMNIST = Variation(
         "batching=repeat client_lr=0.05"
     ),
     trend_replaces=True,
-    printed=(("dataset", "FEMNIST-62"), ("partition", "natural_writers;K=3400"), ("model", "EMNIST-CNN-dropout")),
+    printed=printed_at("FEMNIST-62", "natural_writers;K=3400", "EMNIST-CNN-dropout"),
 )
 SHAKESPEARE = Variation(
     "shakespeare",
@@ -85,7 +81,7 @@ SHAKESPEARE = Variation(
     # Tokens counted as FedJAX does, which the paper's code base reports.
     metric="accuracy_fedjax",
     absent="rounds of two LSTMs of 256 take too long for five minutes on two cores",
-    printed=(("dataset", "Shakespeare-715"), ("partition", "natural_roles;K=715"), ("model", "LSTM-2x256")),
+    printed=printed_at("Shakespeare-715", "natural_roles;K=715", "LSTM-2x256"),
 )
 
 

@@ -1,7 +1,7 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
 from .. import standin
-from ..items import Variation
+from ..items import Variation, printed_at
 from ..measures import Gain
 from ..trajectories import Fields
 from . import settings
@@ -58,11 +58,7 @@ LANDMARKS = Variation(
     ),
     settings.FASHION | {"partition": "dirichlet:alpha=0.05"},
     trend_replaces=True,
-    printed=(
-        ("dataset", "Landmarks-User-160k"),
-        ("partition", "natural_authors;K=1262"),
-        ("model", "MobileNetV2-GN"),
-    ),
+    printed=printed_at("Landmarks-User-160k", "natural_authors;K=1262", "MobileNetV2-GN"),
 )
 
 TABLE3 = settings.item(
