@@ -100,6 +100,11 @@ def forward(p, x, y):
     return log_p, np.mean(logits.argmax(1) == y), -np.mean(log_p[np.arange(len(y)), y])
 
 
+def in_numpy(params):
+    flat = {"scale": params["scale"], **params["classifier"]}
+    return {name: np.asarray(value, np.float64) for name, value in flat.items()}
+
+
 def fine_tuned(p, x, y, epochs, trained):
     """Gradient descent on consecutive batches, in float64."""
     p = dict(p)
@@ -117,10 +122,7 @@ def fine_tuned(p, x, y, epochs, trained):
 @pytest.mark.parametrize("readout", ["model", "wima2"])
 def test_clients_and_fine_tuning_are_those_of_numpy(natural, readout):
     data, table = natural_data(), fedwin.client_table(natural)
-    with_objects = {"dataset": data, "model": linear()}
-    variables = fedwin.load(natural, readout=readout, **with_objects).variables.params
-    flat = {"scale": variables["scale"], **variables["classifier"]}
-    p = {name: np.asarray(value, np.float64) for name, value in flat.items()}
+    p = in_numpy(fedwin.load(natural, readout=readout, dataset=data, model=linear()).variables.params)
     assert table["id"].tolist() == ["w0", "w2", "w3", "w4", "w5", "w7", "w6"]
     assert table["seen"].tolist() == [True] * 5 + [False] * 2 and table["client"].tolist() == [0, 2, 3, 4, 5, 0, 1]
     for row, name in enumerate(table["id"]):
@@ -399,9 +401,9 @@ def test_personal_models_are_those_of_the_clients_rows(tmp_path):
             )
             name = trained.prepared.federations[seed].partition.ids[client]
             mine = data.test_natural.client(data.test_natural.ids.tolist().index(name))
-            flat = {"scale": own.params["scale"], **own.params["classifier"]}
-            p = {part: np.asarray(value, np.float64) for part, value in flat.items()}
-            _, accuracy, loss = forward(p, data.test["x"][mine].astype(np.float64), data.test["y"][mine])
+            _, accuracy, loss = forward(
+                in_numpy(own.params), data.test["x"][mine].astype(np.float64), data.test["y"][mine]
+            )
             assert table["model.personal.accuracy"][row] == pytest.approx(accuracy)
             assert table["model.personal.loss"][row] == pytest.approx(loss, rel=1e-4)
         assert np.isnan(table["model.personal.loss"][~table["seen"]]).all()

@@ -14,7 +14,7 @@ from fedwin.data.dataset import Partition
 from fedwin.data.federation import federate
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs.config import GROUPS, INTEGER_LISTS, Config, default_of
+from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 
@@ -42,11 +42,6 @@ def test_a_value_outside_of_a_field_is_one_line(field):
         with pytest.raises(UserError, match=field.name) as caught:
             dataclasses.replace(BASE, **{field.name: value}).check()
         assert "\n" not in str(caught.value)
-
-
-def test_groups_hold_every_field_once():
-    names = [field.name for group in GROUPS.values() for field in dataclasses.fields(group)]
-    assert names == [field.name for field in dataclasses.fields(Config)] and len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(

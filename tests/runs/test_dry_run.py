@@ -35,6 +35,7 @@ def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
     assert not tree_of(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_dry_run_times_a_few_rounds_counts_what_is_done_and_writes_nothing(tmp_path, capsys, monkeypatch):
     config = Config(**SMALL, num_rounds=2, out_dir=str(tmp_path / "run"))
     run(config, quiet=True)

@@ -1,8 +1,6 @@
 """Vmapped seeds (--seeds_at_once): each equals its single-seed run, even if others diverge."""
 
 import dataclasses
-import shutil
-import signal
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ from fedwin import core, multi_process, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
@@ -137,50 +134,26 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     )
 
 
-def test_a_killed_group_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, capfd):
+def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stopped(runs, tmp_path, monkeypatch, capfd):
+    """Seed 2 is stopped in round 8; the group goes on, and is killed before its last checkpoint."""
+    stop = lambda round, seed, read_outs: fedwin.STOP if (round, seed) == (8, 2) else None
     write = Checkpoints.save
 
     def save(self, round, *args):
-        if round == 8:
+        if round == 12:
             raise SystemExit
         write(self, round, *args)
 
     config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "killed"))
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Checkpoints, "save", save)
-        fedwin.run(config, quiet=True)
-    summary = fedwin.run(config)
-    assert_same_bits(tmp_path / "killed", runs[0] / "together")
+        fedwin.run(config, quiet=True, on_eval=stop)
+    summary = fedwin.run(config, on_eval=stop)
+    assert_same_bits(runs[0] / "together", tmp_path / "killed", seeds=[1, 0])
+    assert summary["seeds"][2]["stopped_at"] == 8 == fedwin.load(tmp_path / "killed", seed=2).round
     said = capfd.readouterr()
-    assert "seeds 1,0,2: resuming after round 4" in said.out
+    assert "seeds 1,0,2: resuming after round 8" in said.out
     assert "seeds 1,0,2: round 12/12" in said.err and summary["traces"] == 1
-
-
-def test_a_seed_that_is_stopped_keeps_its_last_state(runs, tmp_path):
-    """Seed 2 stops in round 8; its group goes on, and a resumed run leaves it stopped."""
-    stop = lambda round, seed, read_outs: fedwin.STOP if (round, seed) == (8, 2) else None
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"))
-    summary = fedwin.run(config, quiet=True, on_eval=stop)
-    assert summary["seeds"][2]["stopped_at"] == 8 == fedwin.load(tmp_path / "run", seed=2).round
-    assert numbers(tmp_path / "run", 1) == numbers(runs[0] / "together", 1)
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "seeds_1,0,2" / "12")
-    (tmp_path / "run" / "summary.json").unlink()
-    again = fedwin.run(config, quiet=True, on_eval=stop)
-    assert again["seeds"][2]["final"] == summary["seeds"][2]["final"]
-    assert numbers(tmp_path / "run", 1) == numbers(runs[0] / "together", 1)
-
-
-@pytest.mark.slow
-def test_a_signal_saves_the_group(runs, tmp_path):
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), checkpoint_every=0)
-    with signals.watched() as watch:
-        watch.request(signal.SIGTERM)
-        with pytest.raises(signals.Interrupted, match="saved after round 1,"):
-            fedwin.run(config, quiet=True)
-    assert Checkpoints(tmp_path / "run" / "checkpoints" / "seeds_1,0,2").rounds() == [0, 1]
-    fedwin.run(config, quiet=True)
-    for seed in SEEDS:
-        assert numbers(tmp_path / "run", seed) == numbers(runs[0] / "together", seed)
 
 
 @pytest.mark.parametrize(
