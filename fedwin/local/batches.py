@@ -81,7 +81,7 @@ class Batches:
 
     @property
     def always_full(self) -> bool:
-        """Whether no batch of `plan` contains padding."""
+        """Whether no batch of `order` contains padding."""
         return self.batching == "repeat" or (self.equal_size is not None and self.equal_size % self.batch_size == 0)
 
     def size(self, c: core.Client):
@@ -114,19 +114,6 @@ class Batches:
         """Returns the length of the order of at most `most` steps."""
         return most * self.batch_size + n_max
 
-    def plan(self, c: core.Client, epochs, most: float):
-        """Plans the order in which examples are visited.
-
-        Args:
-          epochs: passes over its examples, a number or int32 [].
-          most: upper bound on `epochs`.
-
-        Returns:
-          (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding.
-        """
-        steps = self.steps(self.size(c), epochs)
-        return self.order(c, steps, self.places(c.index.shape[0], most)), steps
-
     def order(self, c: core.Client, steps, length: int):
         """Returns the order in which a number of steps visits the client's examples, pass after pass.
 
@@ -156,7 +143,7 @@ class Batches:
         """Plans one pass in stored order, whose last batch may be short.
 
         Returns:
-          (positions, steps) as `plan`.
+          (positions int32 [L], steps).
         """
         place = jnp.arange(c.index.shape[0] + self.batch_size)
         return jnp.where(place < c.size, place, -1), self.per_pass(c)

@@ -138,7 +138,7 @@ class Solver:
         """Plans a client's local training.
 
         Returns:
-          (positions, steps) as `Batches.plan`.
+          (positions int32 [L] as of `Batches.order`, steps).
         """
         steps = self._steps(c.size if self.equal_size is None else self.equal_size, c.round)
         if c.work is not None:

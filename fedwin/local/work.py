@@ -166,12 +166,6 @@ def work_of_rounds(
 ) -> np.ndarray | None:
     """Returns the work of the cohorts of some rounds, as Client.work takes it.
 
-    Args:
-      work: the local work; None: all clients take all steps.
-      first: the first round, 0-based.
-      ids: the cohorts, int [R, C].
-      present: which places have a client, bool [R, C].
-
     Returns:
       float32 [R, C], 1 for padding; None without local work.
 
@@ -190,11 +184,6 @@ def work_of_rounds(
 
 def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
     """Returns the work of one cohort, float32 [C]; None without local work.
-
-    Args:
-      work: the local work; None: all clients take all steps.
-      round: 0-based round.
-      ids: the cohort, int [C].
 
     Raises:
       UserError: the work of a user's function is not in [0, 1].

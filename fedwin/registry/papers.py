@@ -32,11 +32,7 @@ class Paper(NamedTuple):
 
 
 def read(bibtex: str) -> dict[str, Paper]:
-    """Returns key -> Paper of a BibTeX text.
-
-    Args:
-      bibtex: entries that each end with a brace at the start of a line.
-    """
+    """Returns key -> Paper of a BibTeX text."""
     papers = {}
     for match in _ENTRY.finditer(bibtex):
         fields = {str(name).lower(): str(value) for name, value in _FIELD.findall(match[0])}

@@ -146,11 +146,7 @@ def _text(value: Any) -> bool:
 
 
 def values_of(parameter: inspect.Parameter) -> Values:
-    """Returns the values that a parameter accepts, by its annotation or else by the type of its default.
-
-    Args:
-      parameter: a builder's parameter, its annotation evaluated.
-    """
+    """Returns the values that a parameter accepts, by its annotation or else by the type of its default."""
     if parameter.annotation is not parameter.empty:
         return Values(tuple(_kinds(parameter.annotation) or ()))
     if parameter.default in (None, parameter.empty) or type(parameter.default) not in _KINDS:

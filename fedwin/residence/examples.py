@@ -99,7 +99,6 @@ class ResidentExamples:
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
 
     def load(self, cohort: Cohort) -> tuple[Store, np.ndarray]:
-        """Returns the Store and every client's row of it, int32 [R, C]."""
         return self.store, np.asarray(cohort.ids)
 
     def prefetch(self, cohort: Cohort) -> None:
@@ -191,16 +190,10 @@ class StreamedExamples:
         return 2 * self.capacity * self.example_bytes
 
     def prefetch(self, cohort: Cohort) -> None:
-        """Starts to read and place the examples of these clients."""
         if _name(cohort) not in self._prefetched:
             self._prefetched[_name(cohort)] = self._reader.submit(self._pack, cohort)
 
     def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
-        """Returns the placed Store and every client's row of it, int32 [R, C]; waits for it.
-
-        Raises:
-          UserError: an example can't be read, or the packed cache is damaged.
-        """
         if self._checked.done():
             self._checked.result()
         start = time.monotonic()
@@ -238,7 +231,6 @@ class StreamedExamples:
         )
 
     def close(self) -> None:
-        """Stops the threads."""
         self._reader.shutdown(cancel_futures=True)
         self.source.close()
 
