@@ -129,16 +129,6 @@ def test_a_window_below_one_is_refused(size):
         window.delay(4, size)
 
 
-def test_an_empty_ring_buffer_is_placed_by_allocate():
-    state = {"line": window.delay(4, 3), "window": window.init(4, (2, 5))}
-    whole, partial = rings.allocate(state), rings.allocate(state, 2)
-    for name, node in state.items():
-        assert isinstance(node.ring, np.ndarray) and isinstance(whole[name].ring, jax.Array)
-        assert whole[name].ring.shape == node.ring.shape == partial[name].ring.shape
-    assert partial["window"].ring.ages == (2, 5) and partial["line"].ring.ages == (2,)
-    assert partial["window"].ring.entered.shape == (2, 4)
-
-
 def test_a_window_that_is_not_empty_is_not_offloaded():
     state = window.push(window.init(4, (2,)), jnp.ones(4), (2,))
     assert rings.allocate(state) is not None

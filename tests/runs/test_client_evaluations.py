@@ -401,9 +401,7 @@ def test_personal_models_are_those_of_the_clients_rows(tmp_path):
             )
             name = trained.prepared.federations[seed].partition.ids[client]
             mine = data.test_natural.client(data.test_natural.ids.tolist().index(name))
-            _, accuracy, loss = forward(
-                in_numpy(own.params), data.test["x"][mine].astype(np.float64), data.test["y"][mine]
-            )
+            _, accuracy, loss = forward(in_numpy(own.params), data.test["x"][mine], data.test["y"][mine])
             assert table["model.personal.accuracy"][row] == pytest.approx(accuracy)
             assert table["model.personal.loss"][row] == pytest.approx(loss, rel=1e-4)
         assert np.isnan(table["model.personal.loss"][~table["seen"]]).all()

@@ -24,7 +24,11 @@ BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="s
 def wrong_values(field: dataclasses.Field) -> list:
     """Returns values just outside of a field's range, and of other types."""
     bounds, default = field.metadata, default_of(field)
-    wrong = [object(), None, [1.5] if field.name in INTEGER_LISTS else [1]]
+    wrong = [object(), None, [None], [1.5] if field.name in INTEGER_LISTS else [1]]
+    if isinstance(default, list):
+        wrong.append("ema")
+    if isinstance(default, bool):
+        wrong += ["true", 1]
     if bounds["least"] is not None:
         wrong.append(bounds["least"] - 1)
     if bounds["below"] is not None:
