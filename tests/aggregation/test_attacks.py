@@ -7,7 +7,6 @@ import pytest
 
 from fedwin import aggregation, core, losses, testing
 from fedwin.aggregation import AGGREGATORS, ATTACKS
-from fedwin.aggregation.attack import FlippedLabels
 from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from tests.aggregation.test_rules import SIZES, STEPS, problem
@@ -58,14 +57,6 @@ def test_sign_flippers_send_the_opposite_of_their_steps():
     np.testing.assert_allclose(middle.params["x"], np.median(sent, 0), rtol=1e-12)
 
 
-def test_an_attacker_keeps_to_no_bound():
-    """Clipping bounds what it trains; the attack comes after it and the rule of the server last."""
-    bounded = STEPS * np.minimum(1, 1 / np.linalg.norm(STEPS, axis=1))[:, None]
-    sent = np.where(MASK[:, None], -30.0, 1.0) * bounded
-    run = one_round("fedavg", "sign_flip:clients=2,scale=30", MASK, "clip:norm=1", aggregate="median")
-    np.testing.assert_allclose(run.params["x"], np.median(sent, 0), rtol=1e-12)
-
-
 @pytest.mark.slow
 def test_gaussian_attackers_send_noise_that_is_paired_over_methods():
     """Standard deviation by statistics: 4000 numbers of one client, whose share of the cohort is a fifth."""
@@ -105,12 +96,6 @@ def test_label_flippers_train_on_the_labels_of_flipped_data(algorithm, loss):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
     honest = one_round(algorithm, "none", mask, p=p, rounds=2)
     assert not np.allclose(jax.tree.leaves(honest.params)[0], jax.tree.leaves(attacked.params)[0])
-
-
-def test_flipped_labels_are_an_array_to_jax():
-    y = FlippedLabels(jnp.array([0, 1, 4], jnp.int32), jnp.asarray(True), 5)
-    assert (y.shape, y.ndim, y.dtype, len(y)) == ((3,), 1, jnp.int32, 3)
-    assert jnp.asarray(y).tolist() == [4, 3, 0] and (y[jnp.array([2])] + 1).tolist() == [1]
 
 
 @pytest.mark.parametrize(

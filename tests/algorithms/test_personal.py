@@ -27,7 +27,7 @@ def ditto_rounds(lam, first):
     return out
 
 
-@pytest.mark.parametrize("lam,first", [(0.7, "received"), pytest.param(0.0, "initial", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lam,first", [(0.7, "received")])
 def test_ditto_is_the_papers_rule(lam, first, double):
     p = plain.problem()
     algorithm = p.build(f"ditto:lam={lam},first={first}")
@@ -60,7 +60,7 @@ def apfl_rounds(alpha, adaptive, first):
 
 @pytest.mark.parametrize(
     "adaptive,first",
-    [("round", "initial"), ("step", "received"), pytest.param("none", "initial", marks=pytest.mark.slow)],
+    [("round", "initial"), ("step", "received")],
 )
 def test_apfl_is_the_papers_rule(adaptive, first, double):
     p = plain.problem()

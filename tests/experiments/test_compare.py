@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from experiments import compare, train
+from experiments import compare
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
@@ -45,12 +45,3 @@ def test_behavior_at_scale(found):
     # Clients take equally many steps here.
     assert accuracy["fednova"] == pytest.approx(accuracy["fedavg"], abs=0.003)
     assert min(accuracy.values()) > 0.8, accuracy  # chance is 0.1
-
-
-@pytest.mark.slow
-def test_a_window_as_long_as_a_cycle_of_clients_is_what_makes_heavy_ball_momentum_work(tmp_path):
-    """Few clients per round (the main job's 3 of 100): tau = 1 is no better than FedAvg, tau = 1 / C is."""
-    base = Config(**train.SETTING | {"eval_every": 50, "seeds": ["0", "1"], "out_dir": str(tmp_path)})
-    summaries = compare.compare(("fedavg", "ghb:tau=1", "ghb:tau=33"), base)
-    accuracy = {method: summary["over_seeds"]["model"]["accuracy"]["mean"] for method, summary in summaries.items()}
-    assert accuracy["ghb:tau=1"] <= accuracy["fedavg"] < accuracy["ghb:tau=33"]

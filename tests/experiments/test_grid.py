@@ -31,17 +31,12 @@ def test_values_are_separated_by_commas_or_semicolons():
     [
         ([], "at least one axis"),
         (["client_lr"], "is not FLAG=VALUE"),
-        (["=1"], "is not FLAG=VALUE"),
         (["client_lr="], "a value is empty"),
-        (["client_lr=1,,2"], "a value is empty"),
-        (["client_lr=1,1.0"], "1.0 is given twice"),
         (["client_lr=1", "client_lr=2"], "client_lr is given twice"),
         (["clientlr=1"], "Did you mean 'client_lr'"),
         (["num_rounds=1.5"], "must be an integer"),
         (["shuffle=perhaps"], "true or false"),
         (["seeds=0,1"], "all of --seeds"),
-        (["out_dir=a,b"], "below --out_dir"),
-        (["import=a.py"], "all runs"),
     ],
 )
 def test_a_bad_axis_is_one_line(texts, message):

@@ -10,8 +10,6 @@ import pytest
 
 from experiments.cli import jit_cache
 
-COMMAND = [sys.executable, "-m", "experiments.train", "--num_rounds=1", "--clients_per_round=2", "--num_clients=10"]
-
 
 @pytest.fixture
 def nothing_chosen(monkeypatch, tmp_path):
@@ -66,25 +64,6 @@ def test_the_least_recently_used_programs_are_pruned(tmp_path):
         os.utime(tmp_path / "cpu" / name, (1000 - age, 1000 - age))
     jit_cache.prune_cache(tmp_path, most=25)
     assert sorted(path.name for path in (tmp_path / "cpu").iterdir()) == ["a", "b"]
-
-
-@pytest.mark.slow
-def test_programs_are_cached_and_the_second_start_has_the_same_numbers(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    environment["FEDWIN_CACHE_DIR"] = str(tmp_path / "cache")
-
-    def start(out):
-        command = [*COMMAND, f"--out_dir={tmp_path / out}"]
-        told = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert told.returncode == 0, told.stderr
-        kept = {path.name for path in (tmp_path / "cache" / "jit").glob("*/*")}
-        lines = (tmp_path / out / "metrics.jsonl").read_text().splitlines()
-        return [line.partition('"seconds"')[0] for line in lines], kept
-
-    first, kept = start("one")
-    second, still = start("two")
-    assert kept and kept == still
-    assert first == second
 
 
 def test_a_short_run_on_digits_imports_neither_scikit_learn_nor_matplotlib():

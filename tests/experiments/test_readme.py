@@ -38,12 +38,6 @@ def test_the_readme_or_the_guides_index_names_every_page_of_the_guide():
         assert known or path.name in ("README.md", "index.md"), path.name
 
 
-def test_ci_runs_the_readmes_test_command():
-    script = (readme.README.parent / ".ci" / "run").read_text()
-    assert "README.md" in script and "<!-- test command -->" in script
-    assert re.search(r"<!-- test command -->\n```bash\n.*pytest.*\n```", TEXT)
-
-
 def block(name, language):
     pattern = rf"<!-- {name} -->\n```{language}\n(.*?)```"
     return next(found[1] for text in PAGES.values() if (found := re.search(pattern, text, re.S)))

@@ -43,19 +43,6 @@ def commands(code):
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_the_index_names_all_kinds_of_pages_and_the_rest_become_how_to_guides():
-    index = "# x\n\n## How-to guides\n\n- [a](a.md)\n\n## Reference\n\n- [b](b.md) and [web](https://x.org)\n"
-    text = staging.with_contents(index, ["a.md", "b.md", "new.md", "index.md"])
-    guides, references = text.split("```{toctree}")[1:]
-    assert guides.split() == ":hidden: :caption: How-to guides a new ```".split()
-    assert references.split() == ":hidden: :caption: Reference b reference/index ```".split()
-    with pytest.raises(ValueError, match="needs the sections"):
-        staging.with_contents("# x\n\n## Start\n", [])
-    titles = {title: len(entries) for title, entries in staging.sections((GUIDE / "index.md").read_text())}
-    assert list(titles) == ["Start", "How-to guides", "Notebooks", "Papers", "Reference", "Project"]
-    assert titles["Papers"] >= len(list((ROOT / "experiments" / "results").glob("*.md")))
-
-
 def test_links_are_those_of_the_site():
     places, files = staging.pages(), {}
     text = (
@@ -69,15 +56,6 @@ def test_links_are_those_of_the_site():
     assert staging.relinked("[a](search.md)", GUIDE / "tasks.md", places, {}) == "[a](searches.md)"
     assert files == {"files/setup.cfg": ROOT / "setup.cfg"}
     assert staging.relinked("[a](results/wima.md)", ROOT / "experiments" / "RESULTS.md", places, {}) == "[a](wima.md)"
-
-
-def test_a_page_of_the_results_shows_the_viewer_at_its_paper():
-    text = staging.with_viewer("# W\n\nAbout.\n\n## Claims\n\n## Tables\n", "wima")
-    frame = text.index('src="viewer.html#%7B%22group%22%3A%20%22wima%22%7D"')
-    assert text.index("About.") < frame < text.index("## Claims") < text.index("## Tables")
-    assert 'src="viewer.html"' in staging.with_viewer("# Results\n", "")
-    link = '<a href="results/viewer.html">`fedwin view --results`</a>'
-    assert staging.relinked("`fedwin view --results`", GUIDE / "papers.md", staging.pages(), {}) == link
 
 
 def test_staging_writes_what_changed_and_removes_what_is_gone(tmp_path):

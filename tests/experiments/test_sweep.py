@@ -100,23 +100,6 @@ def test_what_another_process_is_at_is_left_to_it_and_taken_over(pretended, monk
     assert said == ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
 
 
-def test_what_another_process_finishes_is_not_trained_again(pretended, monkeypatch):
-    configs, trained, place = pretended
-    second = list(configs.values())[1]
-    held = contextlib.ExitStack()
-    held.enter_context(locked(place(second)))
-
-    def other_ends(seconds):
-        if seconds == sweeps.PAUSE:
-            write_json(place(second) / "summary.json", summary(0.7))
-            held.close()
-
-    monkeypatch.setattr(sweeps.time, "sleep", other_ends)
-    found = sweeps.run_all(configs, say=lambda line: None)
-    assert trained == [0.1, 0.3]
-    assert found["client_lr=0.2"]["seeds"]["0"]["last"]["model"]["accuracy"] == 0.7
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """(folder, arguments, how it ended) of a small sweep over two axes."""
@@ -183,22 +166,17 @@ def test_a_finished_run_is_known_by_its_flags(swept):
     with pytest.raises(UserError, match="--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3"):
         finished_summary(Config(**flags | {"num_rounds": 9}))
     assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
-    summary = (directory / "summary.json").read_text()
-    (directory / "summary.json").write_text("{}")
-    with pytest.raises(UserError, match="summary.json has been altered"):
-        finished_summary(config)
-    (directory / "summary.json").write_text(summary)
 
 
-AXES = (
-    {"client_lr": [0.3, 0.01, 0.1]},
-    {"algorithm": ["a", "b"], "shuffle": [True, False]},
-    {"client_lr": [1.0, 2.0], "num_rounds": [1, 2], "model": ["m", "n"], "batch_size": [1]},
+@pytest.mark.parametrize(
+    "axes, seeds",
+    [
+        ({"client_lr": [0.3, 0.01, 0.1]}, 3),
+        ({"client_lr": [1.0, 2.0], "num_rounds": [1, 2], "model": ["m", "n"], "batch_size": [1]}, 1),
+    ],
+    ids=("one", "three"),
 )
-
-
-@pytest.mark.parametrize("axes, seeds", zip(AXES, (3, 1, 3)), ids=("one", "two", "three"))
-def test_pictures_of_one_two_and_more_axes(axes, seeds, tmp_path, monkeypatch):
+def test_pictures_of_one_and_more_axes(axes, seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(style, "DEFAULT_DPI", 60)
     labels = [grid.label(point) for point in grid.points(axes)]
     found = {label: Interval(0.1 * n, 0.3 if seeds > 1 else None, seeds, seeds) for n, label in enumerate(labels)}

@@ -133,9 +133,3 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr
     assert files() == before
-
-
-def test_a_folder_with_an_experiments_package_of_its_own(installed, tmp_path):
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "__init__.py").write_text("raise RuntimeError('the wrong package')")
-    assert "--algorithm" in run(installed / "fedwin", "train", "--help", cwd=tmp_path)

@@ -34,14 +34,11 @@ X, Y = np.zeros((20, 8, 8, 1), np.float32), np.arange(20, dtype=np.int32) % 10
 # Argument of run, what it says.
 OBJECTS = [
     (dict(model=Network()), "model | Network | models.from_flax"),
-    (dict(model=Network), "model | class Network | models.from_flax"),
     (dict(model=HAIKU), "model | Transformed | models.from_haiku"),
     (dict(model=fedjax.models.emnist.create_dense_model(only_digits=True)), "model | models.from_fedjax"),
     (dict(model="cnn"), "model is a str | Config(model=...)"),
     (dict(model=lambda x: x), "model is a function | Config(model=...)"),
     (dict(dataset={"x": X, "y": Y}), "dataset is a dict | data.from_arrays"),
-    (dict(dataset=(X, Y)), "dataset is a tuple | data.from_arrays"),
-    (dict(dataset=X), "dataset is a ndarray | data.from_arrays"),
     (dict(dataset="digits"), "dataset is a str | Config(dataset=...)"),
     (dict(dataset=fedjax.InMemoryFederatedData({b"a": {"x": X, "y": Y}})), "dataset | data.from_fedjax"),
     (dict(model=models.from_flax(Network(5), (8, 8, 1))), "'Network' | 5 outputs | 10 classes"),
@@ -114,16 +111,10 @@ def applied(clients, state=True):
 CASES = {
     "labels too few": (arrays(train_y=Y[:5]), "train | differ in length"),
     "no training example": (arrays(X[:0], Y[:0]), "no training example"),
-    "no test example": (arrays(test_x=X[:0], test_y=Y[:0]), "test | no example"),
     "NaN": (arrays(NAN), "train, record 3 | NaN"),
     "float labels": (arrays(train_y=Y * 1.0), "labels are float64 | whole numbers"),
-    "wide labels": (arrays(train_y=Y.astype(np.int64) + 2**32), "label 4294967296"),
     "ragged": (arrays([[1, 2], [3]]), "same shape"),
     "unscaled images": (arrays(X.astype(np.int64), test_x=X.astype(np.int64)), "images are int64 | uint8"),
-    "name": (arrays(name=3), "name=3 | text"),
-    "NaN clients": (arrays(clients=np.full(20, np.nan)), "client id is nan"),
-    "mean alone": (arrays(mean=(0.5,)), "mean is given alone"),
-    "fedjax None": (lambda: data.from_fedjax(None, None), "NoneType | fedjax.FederatedData"),
     "fedjax without y": (federated({"x": X}), "features | y"),
     "fedjax empty client": (federated({"x": X, "y": Y}, {"x": X[:0], "y": Y[:0]}), "no "),
     "partition over -1 clients": (lambda: data.make_partition(DIGITS, "iid", -1, 0), "num_clients | -1"),
@@ -136,29 +127,18 @@ CASES = {
     "flax dtype": (lambda: models.from_flax(Network(), (8, 8, 1), dtype="int8"), "dtype=int8"),
     "haiku array": (lambda: models.from_haiku(HAIKU, X), "sample_batch must be a dict"),
     "haiku without key": (lambda: models.from_haiku(hk.without_apply_rng(HAIKU), {"x": X}), "without_apply_rng"),
-    "fedjax model None": (lambda: models.from_fedjax(None, {"x": X}), "fedjax.Model"),
-    "build None": (lambda: models.build(None, (8, 8, 1), 10), "model=None | text"),
     "unknown name": (bridge("fedavgg"), "'fedavgg' | 'fedavg'"),
     "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
-    "hparams": (bridge(batch_hparams=3), "batch_hparams must be | not int"),
-    "rate nan": (bridge(client_lr=float("nan")), "client_lr=nan | finite"),
     "fedjax optimizer": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
-    "unknown wrapper": (bridge(wrap=["imma"]), "'imma' | 'ima'"),
     "wrap text": (bridge(wrap="ima"), "wrap='ima' | list"),
     "observers list": (bridge(observers=["ema"]), "observers must be a dict"),
     "init without params": (lambda: bridge()().init(None), "init takes the model's parameters"),
     "no cohort": (applied([]), "no client of this round has an example"),
     "no state": (applied([(b"a", fedjax.ClientDataset({"x": X, "y": Y}), 0)], state=False), "state that init returns"),
-    "load nothing": (lambda: fedwin.load(None), "directory is a NoneType"),
     "load from nowhere": (lambda: fedwin.load("gone"), "gone"),
     "a name with a colon": (lambda: fedwin.ALGORITHMS.register("a:b", lambda s, t: None), "'a:b' | rename"),
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
-    "check of a number": (
-        lambda: fedwin.testing.check_algorithm(3),
-        "builder=3 | function | 'fedprox:mu=0.1'",
-    ),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
-    "a loss of no model": (lambda: fedwin.LOSSES.build("cross_entropy", None), "model=None | fedwin.models.Model"),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
     "batches of nothing": (lambda: fedwin.Solver(None, 0.1, 0), "Solver: batch_size=0"),
 }
@@ -174,16 +154,13 @@ def test_what_is_no_config(config):
     refused(lambda: fedwin.run(config), "config is a | fedwin.Config(")
 
 
-@pytest.mark.parametrize("seeds", [(0, "x"), [0.5], "0,1", [2**70], [0, 0], ["0", 0], [True], []], ids=str)
+@pytest.mark.parametrize("seeds", [[0.5], "0,1", [2**70], []], ids=str)
 def test_seeds_that_are_none(seeds):
     refused(lambda: fedwin.check(Config(**(BASE | {"seeds": seeds}))), "seed")
 
 
-@pytest.mark.parametrize("seeds", [[0, 1], (0, 1), ["0", "1"], ["0", 1]], ids=str)
-def test_seeds_may_be_integers_or_text(seeds):
-    config = Config(**(BASE | {"seeds": seeds}))
-    assert config.seeds == [0, 1]
-    fedwin.check(config)
+def test_seeds_may_be_integers_or_text():
+    assert Config(**(BASE | {"seeds": ("0", 1)})).seeds == [0, 1]
 
 
 @pytest.mark.parametrize("name", CASES)

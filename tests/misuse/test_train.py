@@ -9,29 +9,16 @@ BASE = (
     "train --dataset=digits --model=digits_mlp --num_clients=20 --clients_per_round=2 --num_rounds=3 --out_dir=run"
 ).split()
 
-# Command line | what the line says. Ranges of hyper-parameters are tested with the registries (tests/test_registry.py).
+# Command line | what the line says. Ranges: tests/test_registry.py and tests/runs/test_config.py.
 NUMBERS = [
-    ("--client_lr=nan", "client_lr=nan | finite"),
-    ("--client_lr=-1", "client_lr=-1.0 | must not be negative"),
-    ("--client_lr=1e-40", "client_lr=1e-40 | 32-bit arithmetic | set 0"),
     ("--model=cnn --augment=crop_flip:padding=100", "padding=100 | 8 x 8 | below 8"),
-    ("--lr_decay=1", "lr_decay=1.0 | [0, 1)"),
-    ("--lr_schedule=cosinus", "lr_schedule=cosinus | 'cosine'"),
     ("--lr_schedule=cosine --lr_decay=0.1", "lr_schedule=cosine | lr_decay=0.1 | keep one"),
-    ("--client_momentum=1", "client_momentum=1.0 | [0, 1)"),
     ("--client_optimizer=adam --client_momentum=0.5", "client_momentum | sgd | adam"),
     ("--eval_val", "eval_val | set --val_fraction"),
-    ("--num_rounds=0", "num_rounds=0 | at least 1"),
-    ("--num_rounds=2147483648", "num_rounds=2147483648 | at most 2147483647 | 32-bit"),
-    ("--local_epochs=0", "local_epochs=0 | greater than 0"),
-    ("--final_evals=-2", "final_evals=-2 | at least -1"),
     ("--keep_rounds=500 --num_rounds=400", "keep_rounds | 500"),
     ("--num_clients=20.5", "--num_clients=20.5 | an integer"),
     ("--num_clients=1000000000", "1000000000 clients | fewer clients"),
-    ("--clients_per_round=21", "clients_per_round=21 | 20 clients | at most 20"),
     ("--seeds=", "seeds | at least one | --seeds=0,1,2"),
-    ("--seeds=a", "'a' | integer in 0..2147483647"),
-    ("--seeds=0,0", "duplicate seed 0 | keep one"),
     ("--noshuffle=1", "--noshuffle=1 | takes no value"),
 ]
 # Rejected by the estimate of memory alone.
@@ -42,45 +29,24 @@ SIZES = [
         "--observe=wima:window=1000000000 --num_rounds=2000000000",
         "observers | GiB | --observe=wima:window=1000000000",
     ),
-    ("--observe=wima:window=10000000000000", "window=10000000000000 | 2147483647"),
     ("--window=file --observe=wima:window=1000000000 --num_rounds=2000000000", "windows | GiB | disk space"),
     ("--algorithm=ghb:tau=1000000000", "tau=1000000000 | never start | num_rounds=3"),
     ("--algorithm=ghb:tau=1000000000 --num_rounds=2000000000", "algorithm | GiB | ghb:tau=1000000000"),
-    ("--algorithm=ghb:tau=99999999999999999999", "tau=99999999999999999999 | 32 bits"),
-    ("--model=mlp:hidden=1000000000000", "hidden=1000000000000 | 2147483647"),
-    ("--model=mlp:hidden=100000000", "hidden=100000000 | [1, 1048576]"),
     ("--model=mlp:hidden=1000000", "parameters | GiB | smaller layers"),
 ]
 CHOICES = [
     ("--process_id=0", "coordinator_address, num_processes and process_id go together | --distributed"),
     ("--num_processes=2 --process_id=0 --coordinator_address=node0", "coordinator_address=node0 | HOST:PORT"),
-    ("--num_processes=0 --process_id=0 --coordinator_address=node0:1234", "num_processes=0 | at least 1"),
     ("--num_processes=2 --process_id=2 --coordinator_address=node0:1234", "process_id=2 | from 0 to 1"),
-    ("--algorithm=fedprx", "unknown algorithm 'fedprx' | 'fedprox'"),
-    ("--algorithm=fedprox:mu", "'mu' | key=value"),
-    ("--algorithm=fedprox:nu=1", "no parameter 'nu' | 'mu'"),
-    ("--algorithm=fedprox:mu=1,mu=2", "'mu' is given twice | keep one"),
-    ("'--algorithm=fedprox:mu=\"1'", "quote that opens mu= | not closed"),
-    ("--algorithm=fedavg:server_lr=0.5 --server_lr=0.3", "server_lr is given twice | keep one"),
-    ("--algorithm=scaffold:option=III", "option=III | I, II"),
-    ("--algorithm=ghb:tau=3", "tau=3 | never start | num_rounds=3"),
-    ("--wrap=imma", "unknown wrapper 'imma' | 'ima'"),
     ("--wrap=swa --wrap=swa", "swa | given twice | keep one"),
     ("--wrap=ima:window=2,start=9", "start=9 | after the last round"),
     ("--wrap=local_bn", "no BatchNorm statistics | omit --wrap=local_bn"),
-    ("--observe=ema --observe=ema", "'ema' is given twice | keep one"),
     ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
     ("--strategy=chunkd", "unknown strategy 'chunkd' | 'chunked'"),
-    ("--strategy=chunked:k=0", "k=0 | >= 1"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),
-    ("--table=disk", "table=disk | auto, device, host"),
-    ("--batching=epochs", "batching=epochs | 'epoch'"),
-    ("--loss=wms", "unknown loss 'wms' | 'wsm'"),
     ("--augment=crop_flip:size=100000", "size=100000 | smaller size"),
     ("--model=resnet20:groups=7", "groups=7 | divide"),
     ("--model=shakespeare_lstm", "tokens | --model"),
-    ("--dataset=cifar100:label=x", "label=x | fine, coarse"),
-    ("--partition=dirichlet:alpha=-1", "alpha=-1 | >= 0"),
     ("--partition=shards:per_client=1000000000", "more than the 1400 | fewer"),
     ("--partition=natural", "no natural clients | --partition=iid"),
 ]
@@ -89,11 +55,8 @@ WORDS = [
     ("--algorithm", "Missing value for flag --algorithm"),
 ]
 FLAGFILES = [
-    ("--flagfile", "--flagfile with no argument"),
     ("--flagfile=latin.flags", "latin.flags | not UTF-8 | save it as UTF-8"),
-    ("--flagfile=nested.flags", "Unable to open flagfile | 'gone.flags'"),
     ("--flagfile=missing.flags", "missing.flags | neither a file nor a preset"),
-    ("--flagfile=wima_femnits", "wima_femnits | 'wima_femnist'"),
 ]
 FOLDERS = [
     ("--out_dir=folder", "folder/config.json | Is a directory | --out_dir"),
@@ -108,15 +71,12 @@ FOLDERS = [
     ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),
 ]
 DATA = [
-    ("--dataset=cifar10 --data_dir=gone", "gone | --data_dir"),
     ("--dataset=cifar10 --data_dir=afile", "afile | not a readable tar or zip"),
     ("--dataset=npz:file=x --data_dir=.", "x | not a readable .npz"),
-    ("--partition=csv:path=gone.csv", "gone.csv | check the path"),
     ("--partition=csv:path=columns.csv", "columns.csv | user_id is missing"),
     ("--partition=csv:path=rows.csv", "rows.csv | 999999"),
 ]
 CODE = [
-    ("--import=gone.py", "import=gone.py | no such file | check the path"),
     ("--import=own/leaves.py", "own/leaves.py | SystemExit"),
     ("--import=own/clash.py", "algorithm 'fedavg' is registered already | another name"),
     ("--import=own/number.py --algorithm=number", "algorithm 'number' | returns int | core.algorithm"),

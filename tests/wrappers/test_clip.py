@@ -28,8 +28,7 @@ def one_round(choice, steps, *wrappers):
 
 @pytest.mark.parametrize(
     "choice",
-    "fedavg fedadam feddyn:alpha=0.1 adabest fedcm:alpha=1 ghb local_ghb fedhbm fedgma "
-    "fedgma:threshold=0.8,mode=hard fedgma:mode=extra_step,extra_lr=1.0".split(),
+    ["fedavg", "feddyn:alpha=0.1", "fedhbm", "fedgma:threshold=0.8,mode=hard"],
 )
 def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
     clipped, less = one_round(choice, STEPS, f"clip:norm={NORM}"), one_round(choice, BOUNDED)
@@ -37,13 +36,6 @@ def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
     for ours, expected in ((c, l) for c, l in zip(jax.tree.leaves(clipped[:4]), jax.tree.leaves(less[:4]))):
         np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
     assert np.abs(leaves(clipped.params) - leaves(one_round(choice, STEPS).params)).max() > 1e-3
-
-
-def test_the_bound_holds_for_both_sums_of_feddyn():
-    run = one_round("feddyn:alpha=0.1", 1e6 * STEPS, f"clip:norm={NORM}")
-    # x - s is the mean step and s a fifth of the sum of five.
-    assert np.linalg.norm(run.state.s["x"]) <= NORM and np.linalg.norm(run.params["x"] - run.state.s["x"]) <= NORM
-    np.testing.assert_allclose(run.state.s["x"], run.table["x"].mean(0), rtol=1e-12)
 
 
 def test_a_step_within_the_bound_stays_what_it_is_to_the_bit():

@@ -98,14 +98,6 @@ def test_the_noise_is_gaussian_of_the_stated_deviation_and_new_in_every_round_an
         assert abs(np.corrcoef(a[:20_000], b[:20_000])[0, 1]) < 5 / np.sqrt(20_000)
 
 
-def test_the_noise_is_a_function_of_the_seed():
-    p = wide(size=100)
-    algorithm = built(p, idle, f"dp:clip=1,noise=1,{FIXED}")
-    states = [algorithm.init(p.variables.params, jax.random.key(seed)) for seed in (0, 0, 1)]
-    keys = [np.asarray(state.own.key) for state in states]
-    assert (keys[0] == keys[1]).all() and (keys[0] != keys[2]).any()
-
-
 @pytest.mark.usefixtures("double")
 def test_the_norm_follows_the_quantile():
     """Without noise on sum and bits, against numpy."""
@@ -162,12 +154,6 @@ def test_bytes_are_those_of_the_step_and_with_a_quantile_those_of_norm_and_bit()
     assert count(EXACT) == count()
     adaptive = count(EXACT + ",quantile=0.5")
     assert (adaptive.down, adaptive.up) == (count().down + 4, count().up + 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("texts", [["quantize:bits=4"], ["topk:share=0.5"], ["ima:window=2,start=0,placement=pre"]])
-def test_steps_may_change_before_they_are_clipped(texts):
-    assert np.isfinite(leaves(last(problem(), "fedavg:weighting=uniform", *texts, EXACT, rounds=2).params)).all()
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,6 @@ def close(a, b):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), a, b)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["classifier", "features"])
-def test_a_client_alone_trains_as_without_the_wrapper(part):
-    p = testing.classification(schedule=((2,),), shuffle=False)
-    algorithm = built(p, part=part)
-    run, plain = (testing.trajectory(p, a, 3)[-1] for a in (algorithm, p.build("fedavg")))
-    close(algorithm.client_model(core.Variables(run.params, run.stats), row(run, 2)).params, plain.params)
-    kept, moved = ("last", "hidden") if part == "classifier" else ("hidden", "last")
-    jax.tree.map(np.testing.assert_array_equal, run.params[kept], p.variables.params[kept])
-    assert np.abs(run.params[moved]["kernel"] - p.variables.params[moved]["kernel"]).max() > 1e-2
-
-
 def test_clients_continue_from_their_own_part():
     p = testing.classification(schedule=((0, 1), (1, 2)), shuffle=False)
     first, second = testing.trajectory(p, built(p), 2)

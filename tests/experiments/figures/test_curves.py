@@ -88,13 +88,6 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     assert found["curves"][0]["values"] == found["curves"][1]["values"]
 
 
-def test_the_band_is_labelled():
-    lines = [line(seed, round, 0.5) for seed in (0, 1) for round in (0, 5)]
-    several = curves.draw(curves.compute([Series("a", lines)]), None, "")
-    assert several.axes[0].get_xlabel() == "round (mean of 2 seeds, band: 1 std)"
-    assert curves.draw(curves.compute([Series("a", lines[:2])]), None, "").axes[0].get_xlabel() == "round"
-
-
 def test_misuse(finished, tmp_path):
     only = tmp_path / "only.tar.xz"
     records.write(only, records.Record({"config": {"algorithm": "fedavg"}}, []))

@@ -134,13 +134,6 @@ def test_tables_share_their_runs(scale):
     )
 
 
-def test_a_search_of_the_cell_goes_before_that_of_its_row():
-    grid = [run.fields["algorithm"] for run in cell("ima/table1", "fedfa", "pacs_shards", "base").runs]
-    assert grid == [f"fedfa:lam={lam},beta=0.9" for lam in ("0.1", "0.01", "0.001")]
-    (plain,) = cell("ghb/table4", "fedprox", "stackoverflow", "base").runs
-    assert plain.fields["algorithm"] == "fedprox:mu=0.01"
-
-
 def test_a_backbone_is_another_tables_run():
     pretrained = cell("ghb/figure4b", "fedhbm", "cifar10_noniid_pretrained", "base").runs[0]
     assert pretrained.parent.part == "features"

@@ -1,6 +1,5 @@
 """Presets: each parses, passes all checks and names registered choices; cells of tables by their names."""
 
-import pathlib
 import shlex
 
 import pytest
@@ -62,13 +61,6 @@ def test_a_preset_is_runnable_and_names_command_time_and_numbers(name):
         (remark,) = [line for line in comments if line.startswith("FedAdam ")]
         assert ALGORITHMS.check(config.algorithm).name == "fedavg" and "->" in remark
         assert "--algorithm=fedadam" in text and "placement=pre" in text
-
-
-def test_files_of_the_folder_are_as_written():
-    for path in presets.FOLDER.glob("*.flags"):
-        assert presets.text(path.stem) == path.read_text() and path.stem not in presets.CELLS
-        assert presets.expanded(str(path)) == [f"--flagfile={path}"]
-    assert pathlib.Path(train.__file__).parent / "flags" == presets.FOLDER
 
 
 def test_the_flags_of_a_cell():

@@ -54,16 +54,6 @@ def test_every_printed_number_has_one_cell():
         assert found == collections.Counter(of_table(*one.table).keys()), name
 
 
-def test_heavy_balls_tables_agree():
-    """Table 11 repeats Table 3, and adds Nesterov's form."""
-    names = ("dataset", "partition", "algorithm", "variant")
-    third, eleventh = by("ghb", "3", *names), by("ghb", "11", *names)
-    shared = {key: cell for key, cell in eleventh.items() if not key[-1].endswith("nesterov")}
-    assert len(shared) == 60 and all(third[key] == cell for key, cell in shared.items())
-    assert {key[2] for key in set(eleventh) - set(shared)} == {"FedHBM"}
-    assert {key[2] for key in third} - {key[2] for key in shared} == {"FedCM", "FedADC"}
-
-
 @pytest.mark.parametrize("table", ["2", "9"])
 def test_heavy_balls_speed_ups_are_quotients(table):
     found = by("ghb", table, "variant", "algorithm", "metric")
@@ -81,21 +71,6 @@ def test_imas_speed_ups_are_quotients():
         if metric == "speedup_vs_base":
             base, own = (found[method, name, "rounds_to_target"].number for name in ("base", variant))
             assert abs(base / own - cell.number) <= HUNDREDTH, (method, variant)
-
-
-def test_ima_is_above_every_base_method():
-    found = by("ima", "I", "dataset", "partition", "model", "algorithm", "variant")
-    pairs = [(found[*key[:-1], "base"].number, cell.number) for key, cell in found.items() if key[-1] == "+ima_P5"]
-    assert len(pairs) == 96 and all(base < own for base, own in pairs)
-
-
-def test_ima_equals_itself_with_exponential_decay():
-    """The first column of Table III is Table I's row: so the columns are known."""
-    names = ("algorithm", "variant")
-    row = by("ima", "I", "dataset", "partition", "model", *names)
-    for (method, variant), cell in by("ima", "III", *names).items():
-        if variant.endswith("exp_decay"):
-            assert row["CIFAR-10", "yurochkin_dirichlet:alpha=0.1*;K=100", "CNN-CIFAR", method, "+ima_P5"] == cell
 
 
 def test_wimas_gains_are_differences():

@@ -77,8 +77,3 @@ def test_a_cell_without_a_rate_is_absent_and_the_text_says_so(monkeypatch):
 def test_targets_are_shares_of_the_stored_centralized_accuracy():
     central = numbers.value(results.stored("trend"), cells("ghb/table6")["sgd", "cifar10_lenet5", "base"])
     assert len(central.numbers) == 5 and central.mean == pytest.approx(standin.CENTRALIZED, abs=0.05)
-
-
-def test_every_rate_is_of_a_federation_and_has_a_label():
-    assert standin.RATES.keys() <= standin.FEDERATIONS.keys()
-    assert {name for rates in standin.RATES.values() for name in rates} <= standin.LABELS.keys()

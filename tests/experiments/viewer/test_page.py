@@ -175,18 +175,6 @@ def test_long_curves_are_thinned_and_their_numbers_are_not(tmp_path):
                 assert place in rounds and best == pytest.approx(max(curve["mean"]), rel=1e-3)
 
 
-def test_points_that_remain_are_extremes_of_equal_spans():
-    values = np.random.default_rng(0).normal(size=10_000)
-    values[7_777], values[9_000:] = -50, np.nan
-    kept = runs.thinned(np.arange(10_000), values, 40)
-    assert len(kept) <= 40 and {0, 7_777, 9_999} <= set(kept.tolist()) and (kept >= 9_000).sum() == 3
-    for start in range(0, 9_000, 1_000):  # spans are a multiple of 10,000 / 19 long
-        inside = kept[(kept >= start) & (kept < start + 1_000)]
-        assert len(inside) >= 2
-    assert runs.thinned(np.arange(50), np.zeros(50), 50).tolist() == list(range(50))
-    assert [runs.points_per_curve(n) for n in (0, 1, 200, 10**6)] == [500, 500, 200, 40]
-
-
 def test_every_chart_is_valid_vega_lite_and_labels_differ_by_color():
     vl_convert = pytest.importorskip("vl_convert", reason="needs pip install 'fedwin[view]'")
     charts = json.loads((page.FOLDER / "charts.json").read_text())

@@ -41,11 +41,8 @@ def test_it_writes_one_file(folder):
         ([], "no runs in runs; name a folder that contains runs"),
         (["nothing"], "nothing: neither a folder nor a packed run"),
         (["--out=a.png"], "write --out=a.html"),
-        (["--out=no/a.html"], "there is no folder no"),
-        (["--out=runs"], "not the name of a file"),
         (["--every=3"], "--every has no effect without --watch"),
         (["--results", "runs"], "omit 'runs', or --results"),
-        (["--results", "--watch"], "--watch has no effect with --results"),
     ],
 )
 def test_errors_are_one_line_with_a_remedy(folder, arguments, words):
