@@ -90,6 +90,11 @@ class Run:
         """Rounds T, those before a fork included."""
         return self.config().num_rounds
 
+    @property
+    def first_round(self) -> int:
+        """The round at which training starts: 0, or that of the fork."""
+        return self.parent.round if self.parent is not None and self.parent.part is None else 0
+
     def config(self, **more: Any) -> Config:
         """Returns the Config of the run; integers become floats where the field is one."""
         values: dict[str, Any] = {**self.fields, **more}

@@ -41,23 +41,22 @@ TIMING_FIELDS = (
 
 def item_table(request: Request) -> str:
     """Returns a line per table and figure: cells, finished runs, seeds, cost, missing data."""
-    scale, results = request.scale, request.results
+    scale, results = request.scale, request.results()
     rows = [("item", "cells", "runs done", "seeds", f"cost ({scale})", "data missing", "what it shows")]
     for each in catalogue().values():
         if isinstance(each, Sketch):
             rows.append((each.name, "-", "-", "-", each.why, "", each.title))
             continue
         runs = {run.key: run for run, _, _ in required_runs(each, scale)}
-        seeds = each.seeds_at(scale)
+        seeds = len(each.seeds_at(scale))
         ended = lambda run: sum(c.final is not None or c.diverged for c in curves(results, run).values())
-        done = sum(ended(run) >= len(seeds) for run in runs.values())
+        done = f"{sum(ended(run) >= seeds for run in runs.values())}/{len(runs)}"
         cells = len(each.cells(scale)) if isinstance(each, Item) else len(each.runs)
         datasets = sorted({run.config().dataset for run in runs.values()})
-        absent = [dataset for dataset in datasets if missing(dataset, request.data_dir, scale)]
-        rounds = sum(run.num_rounds for run in runs.values()) * len(seeds)
+        absent = " ".join(dataset for dataset in datasets if missing(dataset, request.data_dir, scale))
+        rounds = sum(run.num_rounds for run in runs.values()) * seeds
         cost = each.cost if scale == "paper" else f"{rounds:,} rounds"
-        progress = f"{done}/{len(runs)}"
-        rows.append((each.name, str(cells), progress, str(len(seeds)), cost, " ".join(absent), each.title))
+        rows.append((each.name, str(cells), done, str(seeds), cost, absent, each.title))
     planned = len(plan(catalogue().values(), scale))
     return f"{plain_table(rows)}\n{len(rows) - 1} tables and figures, {planned} different runs at scale {scale}"
 
@@ -90,20 +89,16 @@ class _Estimates:
         seconds = self.stored.seconds(run).values()
         if seconds and {record.stored.get("machine") for record in self.stored.records(run)} == {machine()}:
             self.from_stored += 1
-            share = directory.rounds_left() / max(run.num_rounds - directory.first_round, 1)
-            return sum(seconds) / len(seconds) * share
+            return sum(seconds) / len(seconds) * directory.rounds_left() / max(run.num_rounds - run.first_round, 1)
         if (key := timing_key(run)) not in self.timings:
-            self.timings[key] = self._timed(run, config)
+            text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
+            print(text, file=sys.stderr, flush=True)
+            try:
+                self.timings[key] = in_all_processes("measure", config).timing
+            except UserError as error:
+                self.timings[key] = str(error)
         timing = self.timings[key]
         return timing if isinstance(timing, str) else timing.expected(Schedule.of(config), directory.completed())
-
-    def _timed(self, run: Run, config: Config) -> Timing | str:
-        text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
-        print(text, file=sys.stderr, flush=True)
-        try:
-            return in_all_processes("measure", config).timing
-        except UserError as error:
-            return str(error)
 
 
 def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
@@ -122,19 +117,18 @@ def run_table(directories: list[RunDirectory], request: Request) -> str:
     """
     estimates = _Estimates(request.scale)
     rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
-    total, unknown = 0.0, 0
+    times: list[float | str] = []
     for directory in directories:
         task, rounds = directory.task, directory.rounds_left()
         config = task.run.config(**task.fields(), data_dir=request.data_dir)
-        left = estimates.left(directory, config) if rounds else "done"
-        if isinstance(left, float):
-            total, left = total + left, readable(left)
-        elif rounds:
-            unknown += 1
+        times.append(estimates.left(directory, config) if rounds else 0.0)
+        left = times[-1] if isinstance(times[-1], str) else readable(times[-1]) if rounds else "done"
         fills = ", ".join(f"{name} ({count})" for name, count in sorted(task.uses.items())) or "forks"
         seeds = " ".join(map(str, directory.seeds))
         rows.append((task.run.key, config.algorithm, config.dataset, seeds, f"{rounds:,}", left, fills))
-    lines = [f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
+    unknown = sum(isinstance(time, str) for time in times)
+    lines = [f"in all about {readable(sum(time for time in times if not isinstance(time, str)))}"]
+    lines[0] += f", {unknown} run(s) unknown" if unknown else ""
     if estimates.from_stored:
         lines.append(f"times of {estimates.from_stored} run(s) are those of this machine's stored results")
     return "\n".join([plain_table(rows), *lines, *estimates.notes])
@@ -168,7 +162,7 @@ def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
     Raises:
       UserError: nothing is stored, a run was rejected, or one does not agree.
     """
-    found = candidates(items, request)
+    found = candidates(items, request.scale)
     if not found:
         raise UserError(f"verify: no run of scale {request.scale} is stored for these items.")
     chosen = random.Random(0).sample(found, min(count, len(found)))
@@ -182,20 +176,19 @@ def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
         f"{markdown_table(head, rows)}\n\nmean accuracy of the last evaluations of the read-out that differs most; "
         f"equal: all evaluations, as they are stored; agrees: all means within {TOLERANCE:g} point"
     )
-    if apart := [row for row in rows if row[-1] == "differs"]:
+    if apart := sum(row[-1] == "differs" for row in rows):
         print(table)
-        raise UserError(f"verify: {len(apart)} of {len(rows)} runs differ by more than {TOLERANCE:g} point.")
+        raise UserError(f"verify: {apart} of {len(rows)} runs differ by more than {TOLERANCE:g} point.")
     return table
 
 
-def candidates(items: Iterable[AnyItem], request: Request) -> list[tuple[Task, Record, int]]:
+def candidates(items: Iterable[AnyItem], scale: str) -> list[tuple[Task, Record, int]]:
     """Returns (task, stored record, seed) of all stored seeds of the items' runs that measure an accuracy."""
-    tasks = all_tasks(request.scale)
-    keys = {run.key for item in items for run, _, _ in required_runs(item, request.scale)}
+    tasks, results = all_tasks(scale), stored(scale)
     return [
         (tasks[key], record, seed)
-        for key in sorted(keys)
-        for record in request.stored.records(tasks[key].run)
+        for key in sorted({run.key for item in items for run, _, _ in required_runs(item, scale)})
+        for record in results.records(tasks[key].run)
         for seed in record.seeds
         if any("accuracy" in line.get("model", {}) for line in record.lines)
     ]
@@ -279,33 +272,24 @@ def progress(step: QueueStep, results: Results) -> tuple[int, int]:
     return done, len(numbers)
 
 
-def _paces(results: Results) -> dict[tuple[Any, ...], float]:
-    """Returns kind of run, of any algorithm -> mean stored seconds per round, of the paper-scale results."""
-    paces = collections.defaultdict[tuple[Any, ...], list[float]](list)
-    for key in results.packed:
-        task = all_tasks("paper").get(key)
-        if task is not None and (seconds := results.seconds(task.run).values()):
-            paces[timing_key(task.run)[:-1]].append(sum(seconds) / len(seconds) / _own_rounds(task.run))
-    return {kind: sum(each) / len(each) for kind, each in paces.items()}
-
-
-def _own_rounds(run: Run) -> int:
-    """Returns the rounds that a run trains, after the fork."""
-    forked = run.parent is not None and run.parent.part is None
-    return max(run.num_rounds - (run.parent.round if forked and run.parent is not None else 0), 1)
-
-
 def duration(step: QueueStep, results: Results) -> str:
     """Returns how long a step takes: from the stored seconds of its runs, or of others of their kind, or a guess."""
-    total, measured, paces = 0.0, True, _paces(results)
+    own_rounds = lambda run: max(run.num_rounds - run.first_round, 1)
+    mean = lambda numbers: sum(numbers) / len(numbers)
+    paces = collections.defaultdict[tuple[Any, ...], list[float]](list)  # of a kind of run, in seconds per round
+    for key in results.packed:
+        task = all_tasks("paper").get(key)
+        if task is not None and (stored_seconds := results.seconds(task.run).values()):
+            paces[timing_key(task.run)[:-1]].append(mean(stored_seconds) / own_rounds(task.run))
+    total, measured = 0.0, True
     runs = {run.key: run for cell in step.cells() for run in lineage(cell.runs[best_point(results, cell) or 0])}
     for run in runs.values():
-        seconds, pace = results.seconds(run), paces.get(timing_key(run)[:-1])
-        if not seconds and pace is None:
+        seconds, similar = results.seconds(run), paces.get(timing_key(run)[:-1])
+        if not seconds and similar is None:
             return "GPU" if step.hours is None else f"about {step.hours:g} h (a guess)"
-        similar = sum(seconds.values()) / len(seconds) if seconds else (pace or 0.0) * _own_rounds(run)
+        expected = mean(seconds.values()) if seconds else mean(similar) * own_rounds(run)
         measured = measured and set(step.seeds) <= seconds.keys()
-        total += sum(seconds.get(seed, similar) for seed in step.seeds)
+        total += sum(seconds.get(seed, expected) for seed in step.seeds)
     return readable(total) if measured else f"about {readable(total)}"
 
 

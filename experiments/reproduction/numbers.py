@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -192,23 +191,28 @@ def values(results: Results, item: Item) -> list[Value]:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two numbers that a claim compares, seed by seed.
+    """Two sides that a claim compares, over the seeds that both have.
 
     Attributes:
-      better: seed -> number of the one that should be better, larger is better.
+      better: seed -> number of the side that should be better, larger is better.
       worse: seed -> number of the other one, of the same seeds.
-      gains: seed -> by how much it is better: percentage points of accuracy, percent fewer rounds to a target, or nats
-        of loss.
       sources: (run, read-out, measure) of both sides, and of the numbers that they are gains over: claims of several
         tables may compare the same numbers.
       incomparable: why the two cannot be compared; empty: they can.
+      relative: whether gains are percent of the other side.
     """
 
     better: dict[int, float]
     worse: dict[int, float]
-    gains: dict[int, float]
     sources: tuple[Any, ...]
     incomparable: str = ""
+    relative: bool = False
+
+    @property
+    def gains(self) -> dict[int, float]:
+        """Seed -> gain: percentage points of accuracy, percent fewer rounds to a target, or nats of loss."""
+        gain = lambda own, other: 100 * (1 - own / other) if self.relative else own - other
+        return {seed: gain(own, self.worse[seed]) for seed, own in self.better.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,7 +292,7 @@ class Verdict:
         return f"{self.word}: {self.numbers}" if self.comparisons else self.word
 
 
-Position = tuple[str, str, str]
+Position = tuple[str, ...]
 
 
 def verdicts(item: Item, numbers: list[Value]) -> list[Verdict]:
@@ -298,91 +302,59 @@ def verdicts(item: Item, numbers: list[Value]) -> list[Verdict]:
 
 def verdict(claim: Claim, numbers: list[Value]) -> Verdict:
     """Returns the verdict of a table's numbers on a claim."""
-    by_position = {number.cell.position: number for number in numbers}
+    by_position: dict[Position, Value] = {number.cell.position: number for number in numbers}
     comparisons: list[Comparison] = []
     compared: type[Measure] = MeanLast
-    for better, worse in _pairs(claim, by_position):
+    for position, better in by_position.items():
+        worse = by_position.get(_moved(position, claim.worse))
+        if _moved(position, claim.better) != position or worse is None or worse is better:
+            continue
         measure = type(better.cell.measure)
         if measure is not type(worse.cell.measure):
             continue
-        comparison = None
-        if not claim.over:
-            comparison = _comparison(better, worse)
-        elif measure is MeanLast:
-            bases = [by_position.get(_moved(number.cell.position, claim.over)) for number in (better, worse)]
-            comparison = _gain_over(better, worse, *bases)
-        comparisons += [comparison] if comparison is not None else []
         compared = measure if measure in UNITS else compared
+        moved = [_moved(number.cell.position, claim.over) for number in (better, worse) if claim.over]
+        bases = [by_position[each] for each in moved if each in by_position]
+        if not moved or (measure is MeanLast and len(bases) == len(moved)):
+            comparison = _comparison(better, worse, bases)
+            comparisons += [comparison] if comparison is not None else []
     return Verdict(claim, comparisons, compared)
 
 
 def _moved(position: Position, names: tuple[tuple[str, str], ...]) -> Position:
     """Returns a position with other names on some axes."""
-    row, column, variant = (dict(zip(("row", "column", "variant"), position, strict=True)) | dict(names)).values()
-    return row, column, variant
+    return tuple((dict(zip(("row", "column", "variant"), position, strict=True)) | dict(names)).values())
 
 
-def _pairs(claim: Claim, by_position: dict[Position, Value]) -> Iterator[tuple[Value, Value]]:
-    """Yields (the number that should be better, the one that it is compared with)."""
-    for position, number in by_position.items():
-        if _moved(position, claim.better) == position:
-            other = by_position.get(_moved(position, claim.worse))
-            if other is not None and other is not number:
-                yield number, other
-
-
-def _points(number: Value) -> dict[int, float]:
-    """Returns seed -> accuracy in percent, of the seeds that have one."""
-    return {seed: n * 100 / number.factor for seed, n in number.defined.items()}
-
-
-def _comparison(better: Value, worse: Value) -> Comparison | None:
-    """Compares accuracies, losses or rounds to a target over the seeds that both have; None without any."""
-    sides = (better, worse)
-    if isinstance(better.cell.measure, MeanLast):
-        return _compared(_points(better), _points(worse), *sides)
-    if isinstance(better.cell.measure, MeanLoss):
-        own, others = ({seed: -loss for seed, loss in each.defined.items()} for each in sides)
-        return _compared(own, others, *sides)
-    ended = all(0 < number.rounds[0] == number.rounds[1] for number in sides)
-    if not ended or not isinstance(better.cell.measure, RoundsTo):
-        return None
-    both = better.by_seed.keys() & worse.by_seed.keys()
-    reached = [seed for seed in both if (better.by_seed[seed], worse.by_seed[seed]) != (None, None)]
+def _sizes(number: Value) -> dict[int, float]:
+    """Returns seed -> accuracy in percent, or minus a loss, or minus the rounds to a target after the last round."""
+    if isinstance(number.cell.measure, MeanLast):
+        return {seed: n * 100 / number.factor for seed, n in number.defined.items()}
+    if isinstance(number.cell.measure, MeanLoss):
+        return {seed: -loss for seed, loss in number.defined.items()}
+    ended = 0 < number.rounds[0] == number.rounds[1]
+    if not ended or not isinstance(number.cell.measure, RoundsTo):
+        return {}
     # A target that is never reached counts as all rounds.
-    own, others = ({seed: -float(each.by_seed[seed] or each.rounds[1]) for seed in reached} for each in sides)
-    return _compared(own, others, *sides, relative=True)
+    return {seed: -float(rounds or number.rounds[1]) for seed, rounds in number.by_seed.items()}
 
 
-def _gain_over(better: Value, worse: Value, of_better: Value | None, of_worse: Value | None) -> Comparison | None:
-    """Compares gains of accuracy over other cells, in percentage points."""
-    if of_better is None or of_worse is None:
-        return None
-    own, others = (
-        {seed: points - base[seed] for seed, points in _points(number).items() if seed in base}
-        for number, base in ((better, _points(of_better)), (worse, _points(of_worse)))
-    )
-    return _compared(own, others, better, worse, of_better, of_worse)
-
-
-def _compared(
-    own: dict[int, float], others: dict[int, float], *numbers: Value, relative: bool = False
-) -> Comparison | None:
-    """Returns the comparison of two sides over the seeds that both have; None without any.
-
-    Args:
-      own: seed -> number of the side that should be better, larger is better.
-      others: seed -> number of the other side.
-      *numbers: all that both sides are computed from.
-      relative: whether gains are percent of the other side.
-    """
-    seeds = sorted(own.keys() & others.keys())
+def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison | None:
+    """Compares two numbers, or their gains over two others, over the seeds that both have; None without any."""
+    numbers = (better, worse, *bases)
+    own, others, *of_bases = map(_sizes, numbers)
+    if of_bases:
+        own, others = (
+            {seed: n - base[seed] for seed, n in side.items() if seed in base}
+            for side, base in zip((own, others), of_bases, strict=True)
+        )
+    both = sorted(own.keys() & others.keys())
+    seeds = [seed for seed in both if (better.by_seed[seed], worse.by_seed[seed]) != (None, None)]
     if not seeds:
         return None
-    gains = {seed: 100 * (1 - own[seed] / others[seed]) if relative else own[seed] - others[seed] for seed in seeds}
     sources = tuple((number.run.key, number.cell.read, str(number.cell.measure)) for number in numbers)
     own, others = ({seed: side[seed] for seed in seeds} for side in (own, others))
-    return Comparison(own, others, gains, sources, _incomparable(*numbers))
+    return Comparison(own, others, sources, _incomparable(*numbers), isinstance(better.cell.measure, RoundsTo))
 
 
 def _incomparable(*numbers: Value) -> str:
@@ -440,21 +412,21 @@ def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> li
     Args:
       path: of its data; None: not stored.
     """
-    by_seed = stored.read(path)[0].get(READINGS, {}) if path is not None else {}
-    models = (tuple(run.key for run in item.trajectories(scale).values()), item.checkpoints(scale))
-    return [_figure_verdict(claim, by_seed, (item.kind, *models)) for claim in item.claims]
-
-
-def _figure_verdict(claim: Claim, by_seed: dict[str, Readings], models: tuple[Any, ...]) -> Verdict:
-    """Returns the verdict of readings, by seed; `models` identifies them: two figures may show the same."""
-    keys = [(dict(side)["reading"], dict(side)["metric"]) for side in (claim.better, claim.worse)]
-    has = lambda found: all(metric in found.get(name, {}) for name, metric in keys)
-    complete = {int(seed): found for seed, found in by_seed.items() if has(found)}
-    if not complete:
-        return Verdict(claim, [])
-    factor = 100 if keys[0][1] in SHARES else 1
-    better, worse = ({seed: -factor * found[name][metric] for seed, found in complete.items()} for name, metric in keys)
-    gains = {seed: better[seed] - worse[seed] for seed in complete}
-    comparison = Comparison(better, worse, gains, tuple((models, *key) for key in keys))
-    measure: type[Measure] = MeanLast if factor == 100 else MeanLoss if keys[0][1] == "loss" else Measure
-    return Verdict(claim, [comparison], measure)
+    by_seed: dict[str, Readings] = stored.read(path)[0].get(READINGS, {}) if path is not None else {}
+    # Two figures may show the same models.
+    models = (item.kind, tuple(run.key for run in item.trajectories(scale).values()), item.checkpoints(scale))
+    judged = []
+    for claim in item.claims:
+        keys = [(dict(side)["reading"], dict(side)["metric"]) for side in (claim.better, claim.worse)]
+        metric = keys[0][1]
+        factor = 100 if metric in SHARES else 1
+        better, worse = (
+            {int(seed): -factor * found[name][of] for seed, found in by_seed.items() if of in found.get(name, {})}
+            for name, of in keys
+        )
+        both = [seed for seed in better if seed in worse]
+        better, worse = ({seed: side[seed] for seed in both} for side in (better, worse))
+        measure = MeanLast if metric in SHARES else MeanLoss if metric == "loss" else Measure
+        compared = [Comparison(better, worse, tuple((models, *key) for key in keys))]
+        judged.append(Verdict(claim, compared, measure) if both else Verdict(claim, []))
+    return judged

@@ -42,13 +42,12 @@ class Results:
     """Records of runs; a packed run is read once, a directory every time.
 
     Args:
-      scale: smoke, trend or paper.
       *folders: with directories KEY/* of runs, and packed runs KEY-seed*; in the order of their records.
     """
 
     def __init__(self, scale: str, *folders: pathlib.Path):
         self.scale, self.folders = scale, folders
-        self._read: dict[pathlib.Path, Record] = {}
+        self._read = functools.cache(records.read)
 
     @functools.cached_property
     def packed(self) -> dict[str, list[pathlib.Path]]:
@@ -62,9 +61,7 @@ class Results:
     def records(self, run: Run) -> list[Record]:
         """Returns all records of a run."""
         places = [path.parent for folder in self.folders for path in sorted((folder / run.key).glob("*/config.json"))]
-        packed = self.packed.get(run.key, [])
-        self._read |= {path: records.read(path) for path in packed if path not in self._read}
-        return [*map(records.read, places), *(self._read[path] for path in packed)]
+        return [*map(records.read, places), *map(self._read, self.packed.get(run.key, []))]
 
     def record_of(self, run: Run, seed: int) -> Record | None:
         """Returns the first record of a seed of a run; None without one."""
@@ -91,14 +88,8 @@ def covers(config: Json, reads: Iterable[str], eval_every: int, final_evals: int
     return dense and set(reads) <= set(config.get("observe", []))
 
 
-def check_writable() -> None:
-    """Raises UserError if results can't be stored, because this is the installed package."""
-    if not IN_CHECKOUT:
-        raise UserError("--keep stores results in a checkout of the project's repository; this package is installed.")
-
-
 def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
-    """Packs a finished run, without checkpoints; returns False if the folder has it already.
+    """Packs a finished run without checkpoints, training loss and paths; returns False if the folder has it already.
 
     A packed run that lacks read-outs or evaluations of this one is replaced, if this one has all of its own.
 
@@ -112,38 +103,32 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
         has = lambda one, other: covers(one, other.get("observe", []), other["eval_every"], other["final_evals"])
         if has(there, trained.config) or not has(trained.config, there):
             return False
-    about = provenance(trained.config["dataset"], trained.config.get("data_dir", ""))
-    if about["subset"] and folder.name == "paper":
+    source = provenance(trained.config["dataset"], trained.config.get("data_dir", ""))
+    if source["subset"] and folder.name == "paper":
         raise UserError(
             f"{run.key} is not stored: --scale=paper needs the complete data set, and {trained.config['dataset']} has "
-            f"{about['subset']}."
+            f"{source['subset']}."
         )
-    stored = {"machine": machine(), "data": about, "day": datetime.date.today().isoformat()}
-    records.write(path, packable(run, trained, stored))
+    about = {"config": portable(trained.config, run.parent.run.key if run.parent else "")}
+    about |= {name: trained.about[name] for name in OF_CONFIG if name in trained.about}
+    about["stored"] = {"machine": machine(), "data": source, "day": datetime.date.today().isoformat()}
+    lines = [{name: rounded(each, DIGITS) for name, each in line.items() if name not in ("train_loss", "seconds")}
+             for line in trained.lines]  # fmt: skip
+    ends = {
+        str(seed): {"wall_seconds": seconds, "diverged_at": trained.diverged.get(seed)}
+        for seed, seconds in trained.seconds.items()
+    }
+    records.write(path, Record(about, lines, {"seeds": ends}))
     return True
 
 
-def packable(run: Run, record: Record, stored: Json) -> Record:
-    """Returns the record of a run as it is stored: rounded, without training loss, seconds and paths.
-
-    Args:
-      stored: machine, data and day.
-    """
-    config = portable(record.config, run.parent.run.key if run.parent else "")
-    about = {"config": config, **{name: record.about[name] for name in OF_CONFIG if name in record.about}}
-    ends = {
-        str(seed): {"wall_seconds": seconds, "diverged_at": record.diverged.get(seed)}
-        for seed, seconds in record.seconds.items()
-    }
-    lines = [{name: _rounded(each) for name, each in line.items() if name not in ("train_loss", "seconds")}
-             for line in record.lines]  # fmt: skip
-    return Record(about | {"stored": stored}, lines, {"seeds": ends})
-
-
-def _rounded(value: Any) -> Any:
+def rounded(value: Any, decimals: int | None = None) -> Any:
+    """Returns JSON values with so many decimals of every float; with six significant digits for None."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if decimals is None else round(value, decimals)
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return round(value, DIGITS) if isinstance(value, float) else value
+        return {name: rounded(each, decimals) for name, each in value.items()}
+    return [rounded(each, decimals) for each in value] if isinstance(value, list) else value
 
 
 @functools.cache
@@ -215,8 +200,14 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
     parent = run.parent
     if parent is None or parent.part is not None:
         return by_seed
-    before = curves(results, parent.run, metric=metric)
-    return {seed: _joined(before.get(seed), curve, parent.round) for seed, curve in by_seed.items()}
+    for seed, before in curves(results, parent.run, metric=metric).items():
+        if (own := by_seed.get(seed)) is not None:
+            early, late = before.rounds < parent.round, own.rounds >= parent.round
+            by_seed[seed] = own._replace(
+                rounds=np.concatenate([before.rounds[early], own.rounds[late]]),
+                accuracy=np.concatenate([before.accuracy[early], own.accuracy[late]]),
+            )
+    return by_seed
 
 
 def _curve(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
@@ -233,15 +224,4 @@ def _curve(record: Record, seed: int, name: str, metric: str, config: Config) ->
         max(config.final_evals, 1),
         config.num_rounds,
         seed in record.diverged or not np.isfinite(losses).all(),
-    )
-
-
-def _joined(before: Curve | None, after: Curve, round: int) -> Curve:
-    """Returns a parent's curve before the fork's round, and the fork's own from there on."""
-    if before is None:
-        return after
-    early, late = before.rounds < round, after.rounds >= round
-    return after._replace(
-        rounds=np.concatenate([before.rounds[early], after.rounds[late]]),
-        accuracy=np.concatenate([before.accuracy[early], after.accuracy[late]]),
     )

@@ -79,8 +79,7 @@ def search_run(run: Run) -> Run:
 def held_out_accuracies(results: Results, cell: Cell) -> list[float | None]:
     """Returns the mean held-out accuracy over the last rounds, for every point of a cell's grid.
 
-    Returns:
-      A number per point; None if its run has not finished, 0 if it diverged.
+    None stands for a run that has not finished, 0 for one that diverged.
     """
     accuracies: list[float | None] = []
     for run in cell.runs:
@@ -106,22 +105,19 @@ def lineage(run: Run) -> list[Run]:
     return [*(lineage(run.parent.run) if run.parent else []), run]
 
 
-def _cell_runs(cell: Cell) -> Iterator[tuple[Run, str]]:
-    """Yields (run, read-out) of all that a cell may need: for a grid, every point and its search run."""
-    for run in cell.runs:
-        yield run, cell.read
-        if len(cell.runs) > 1:
-            yield search_run(run), cell.read
-    if cell.reference is not None:
-        yield cell.reference, ""
-
-
 def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
-    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item needs."""
+    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item may need.
+
+    Of a grid these are every point and its search run.
+    """
     if isinstance(item, Item):
         for cell in item.cells(scale):
-            for run, read in _cell_runs(cell):
-                yield run, read, set()
+            for run in cell.runs:
+                yield run, cell.read, set()
+                if len(cell.runs) > 1:
+                    yield search_run(run), cell.read, set()
+            if cell.reference is not None:
+                yield cell.reference, "", set()
     elif isinstance(item, Analysis) and item.kind != "labels":  # histograms need no model
         for run in item.trajectories(scale).values():
             yield run, "", set(item.checkpoints(scale))
@@ -227,9 +223,6 @@ class RunDirectory:
     """A task for some of its seeds, which are trained in one directory.
 
     Attributes:
-      task: the run and the curves read from it.
-      seeds: of this directory.
-      path: of the directory.
       parent: directory of the run whose checkpoint it starts from; None: none.
       seeds_at_once: number of seeds that train vmapped in one program; 1: one seed after another.
     """
@@ -253,32 +246,22 @@ class RunDirectory:
             return True
         return all(checkpoint.round in seed_checkpoints(self.parent, seed).rounds() for seed in self.seeds)
 
-    @property
-    def first_round(self) -> int:
-        """The round at which training starts: 0, or that of the fork."""
-        checkpoint = self.task.run.parent
-        return checkpoint.round if checkpoint is not None and checkpoint.part is None else 0
-
     def completed(self) -> list[int]:
         """Returns the number of completed rounds of each seed, those before a fork included."""
         if self.finished:
             return [self.task.run.num_rounds] * len(self.seeds)
-        completed = dict.fromkeys(self.seeds, self.first_round)
+        completed = dict.fromkeys(self.seeds, self.task.run.first_round)
         for line in read_lines(self.path / "metrics.jsonl"):
-            completed[line["seed"]] = max(line["round"], self.first_round)
+            completed[line["seed"]] = max(line["round"], self.task.run.first_round)
         return list(completed.values())
 
     def rounds_left(self) -> int:
         """Returns the number of rounds left to train, over all seeds."""
         return sum(self.task.run.num_rounds - completed for completed in self.completed())
 
-    def config(self, **more: Any) -> Config:
-        """Returns the Config of its run.
-
-        Args:
-          **more: operational fields such as data_dir.
-        """
-        fields = {**self.task.fields(), "seeds": list(self.seeds), "out_dir": str(self.path)}
+    def config(self, data_dir: str = "") -> Config:
+        """Returns the Config of its run."""
+        fields = {**self.task.fields(), "seeds": list(self.seeds), "out_dir": str(self.path), "data_dir": data_dir}
         if self.seeds_at_once > 1:
             fields |= {"seeds_at_once": self.seeds_at_once, "strategy": "vmapped"}
         checkpoint = self.task.run.parent
@@ -287,7 +270,7 @@ class RunDirectory:
             text = f"{self.parent}@{checkpoint.round}" + (f":part={checkpoint.part}" if checkpoint.part else "")
             # A directory in use keeps its own, even if the parent has been moved.
             fields[name] = _config_of(self.path).get(name) or text
-        return self.task.run.config(**fields, **more)
+        return self.task.run.config(**fields)
 
 
 def _config_of(directory: pathlib.Path) -> Json:
@@ -296,17 +279,6 @@ def _config_of(directory: pathlib.Path) -> Json:
         return dict(json.loads((directory / "config.json").read_bytes())["config"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _existing(task: Task, folder: pathlib.Path) -> dict[int, tuple[pathlib.Path, tuple[int, ...]]]:
-    """Returns seed -> (directory, all its seeds) of a task's existing directories; finished ones take precedence."""
-    existing: dict[int, tuple[pathlib.Path, tuple[int, ...]]] = {}
-    for path in sorted((folder / task.run.key).glob("*-seed*"), key=lambda path: (path / "summary.json").is_file()):
-        config = _config_of(path)
-        if config and task.covered_by(config):
-            seeds = tuple(int(seed) for seed in path.name.partition("-seed")[2].split("-"))
-            existing |= dict.fromkeys(seeds, (path, seeds))
-    return existing
 
 
 def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_at_once: int = 1) -> list[RunDirectory]:
@@ -320,10 +292,15 @@ def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_a
         assigned = by_key.setdefault(task.run.key, {})
         parents = by_key[task.run.parent.run.key] if task.run.parent is not None else {}
         parent_of = lambda seed: parents[seed].path if seed in parents else None
-        existing = _existing(task, folder)
-        for path, seeds in dict.fromkeys(existing[seed] for seed in sorted(task.seeds) if seed in existing):
-            at_once = _config_of(path).get("seeds_at_once", 1)  # it resumes as it was started
-            assigned |= dict.fromkeys(seeds, RunDirectory(task, seeds, path, parent_of(seeds[0]), at_once))
+        existing: dict[int, RunDirectory] = {}
+        for path in sorted((folder / task.run.key).glob("*-seed*"), key=lambda path: (path / "summary.json").is_file()):
+            config = _config_of(path)
+            if config and task.covered_by(config):  # finished ones come last and take precedence
+                seeds = tuple(int(seed) for seed in path.name.partition("-seed")[2].split("-"))
+                at_once = config.get("seeds_at_once", 1)  # it resumes as it was started
+                existing |= dict.fromkeys(seeds, RunDirectory(task, seeds, path, parent_of(seeds[0]), at_once))
+        for unit in {id(existing[seed]): existing[seed] for seed in sorted(task.seeds & existing.keys())}.values():
+            assigned |= dict.fromkeys(unit.seeds, unit)
         groups: dict[Any, list[int]] = {}  # seeds that share a directory start from the same one
         for seed in sorted(task.seeds - assigned.keys()):
             groups.setdefault(seed if scale == "paper" else parent_of(seed), []).append(seed)

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedwin.analysis import Interval, mean_interval, paired_interval
-from fedwin.files import replace_text
 from fedwin.registry.choices import parse
 from fedwin.runs.config import Config
 
 from ..cli import command_line
-from ..papers.items import Cell, Item, file_stem
+from ..papers.items import Cell, Item
 from ..papers.measures import NATS, SHARE
 from ..papers.remarks import explanations
 from ..papers.trajectories import Run
@@ -42,64 +41,57 @@ UNRECORDED = "not recorded"
 WITHOUT_FILES, SYNTHETIC = ("digits",), "_synthetic"
 # Stands for the folder of the data in a command.
 DATA_DIR = "DIR"
-HEAD = (
-    "row", "column", "variant", "read-out", "unit", "printed", "printed std", "ours (mean over seeds)",
-    "std over seeds", "difference", "z", "seeds (n)", "of one seed", "rounds done", "rounds", "run", "fingerprint",
-    "strategy", "data", "command", "grid, held-out accuracy",
-)  # fmt: skip
-PAIRED_HEAD = (
-    "mean", "half width of its 95 % interval", "difference to the first",
-    "half width of the difference's 95 % interval", "seeds that count", "MB sent",
-)  # fmt: skip
-
-
 # CSV
 
 
 def write_numbers(item: Item, results: Results, numbers: list[Value], path: pathlib.Path) -> None:
     """Writes an item's numbers to a CSV file, each with the printed one, its run, its fingerprint and its command."""
-    head, rows = list(HEAD), [_csv_row(results, value) for value in numbers]
-    if item.paired:
-        head += PAIRED_HEAD
-        by_position = intervals(item, numbers)
-        rows = [
-            [*row, *_paired_columns(results, value, *by_position[value.cell.position])]
-            for row, value in zip(rows, numbers, strict=True)
-        ]
-    write_csv(path, head, rows)
+    by_position = intervals(item, numbers) if item.paired else {}
+    rows = []
+    for value in numbers:
+        row = _csv_row(results, value)
+        if item.paired:
+            mean, difference = by_position[value.cell.position]
+            row |= {
+                "mean": mean.mean,
+                "half width of its 95 % interval": mean.half_width,
+                "difference to the first": difference.mean if difference else None,
+                "half width of the difference's 95 % interval": difference.half_width if difference else None,
+                "seeds that count": f"{mean.seeds} of {mean.of_seeds}",
+                "MB sent": megabytes(results, value),
+            }
+        rows.append(row)
+    write_csv(path, list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _csv_row(results: Results, value: Value) -> list[Any]:
-    """Returns a number with the columns of HEAD: among them fingerprints, strategies and data of all records."""
+def _csv_row(results: Results, value: Value) -> dict[str, Any]:
+    """Returns column -> entry of a number: among them fingerprints, strategies and data of all records."""
     cell, printed = value.cell, value.cell.printed
     records = results.records(value.run)
     distinct = lambda texts: " ".join(dict.fromkeys(texts))
-    return [
-        *cell.position,
-        cell.read or MODEL,
-        cell.measure.unit,
-        printed.value if printed else None,
-        printed.std if printed else None,
-        value.mean,
-        value.std,
-        value.difference,
-        value.z,
-        len(value.numbers),
-        value.description if value.by_seed else None,
-        *value.rounds,
-        value.run.key,
-        distinct(record.about.get("fingerprint", "") for record in records),
-        distinct(record.about.get("strategy", UNRECORDED) for record in records),
-        distinct(record.stored.get("data", {}).get("checksum", UNRECORDED) for record in records),
-        commands(results, value.run),
-        _grid_points(results, cell),
-    ]
-
-
-def _paired_columns(results: Results, value: Value, mean: Interval, difference: Interval | None) -> list[Any]:
-    """Returns the columns of PAIRED_HEAD."""
-    other = (difference.mean, difference.half_width) if difference else (None, None)
-    return [mean.mean, mean.half_width, *other, f"{mean.seeds} of {mean.of_seeds}", megabytes(results, value)]
+    return {
+        "row": cell.row.name,
+        "column": cell.column.name,
+        "variant": cell.variant.name,
+        "read-out": cell.read or MODEL,
+        "unit": cell.measure.unit,
+        "printed": printed.value if printed else None,
+        "printed std": printed.std if printed else None,
+        "ours (mean over seeds)": value.mean,
+        "std over seeds": value.std,
+        "difference": value.difference,
+        "z": value.z,
+        "seeds (n)": len(value.defined),
+        "of one seed": value.description if value.by_seed else None,
+        "rounds done": value.rounds[0],
+        "rounds": value.rounds[1],
+        "run": value.run.key,
+        "fingerprint": distinct(record.about.get("fingerprint", "") for record in records),
+        "strategy": distinct(record.about.get("strategy", UNRECORDED) for record in records),
+        "data": distinct(record.stored.get("data", {}).get("checksum", UNRECORDED) for record in records),
+        "command": commands(results, value.run),
+        "grid, held-out accuracy": _grid_points(results, cell),
+    }
 
 
 def _grid_points(results: Results, cell: Cell) -> str:
@@ -288,19 +280,6 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
     return "\n\n".join(filter(None, blocks))
 
 
-def write(
-    item: Item,
-    results: Results,
-    numbers: list[Value],
-    folder: pathlib.Path,
-    pictures: Iterable[str | pathlib.Path] = (),
-) -> None:
-    """Writes NAME.csv and NAME.md of an item into a folder; other arguments as of `section`."""
-    stem = file_stem(item)
-    write_numbers(item, results, numbers, folder / f"{stem}.csv")
-    replace_text(folder / f"{stem}.md", section(item, results, numbers, pictures) + "\n")
-
-
 # Tables of our own: methods against the first one, seed by seed
 
 
@@ -316,8 +295,8 @@ def megabytes(results: Results, value: Value) -> float | None:
 
 def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval, Interval | None]]:
     """Returns position -> (mean, difference to the first row's model in the same column; None for that model)."""
-    by_position = {value.cell.position: value for value in numbers}
-    result = {}
+    by_position: dict[Position, Value] = {value.cell.position: value for value in numbers}
+    result: dict[Position, tuple[Interval, Interval | None]] = {}
     for position, value in by_position.items():
         first = by_position.get((item.rows[0].name, value.cell.column.name, item.variants[0].name))
         difference = None if first is None or first is value else paired_interval(value.by_seed, first.by_seed)

@@ -114,7 +114,10 @@ def work(
                     number = total - len(pending) + 1
                     say(f"[{number}/{total}] {directory.task.run.config().algorithm} for {uses}")
                     try:
-                        _train(directory, data_dir, scale)
+                        config = directory.config(data_dir)
+                        if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
+                            raise UserError(reason)
+                        in_all_processes("train", config)
                     except InUse:
                         continue
                     except UserError as error:
@@ -130,13 +133,6 @@ def work(
                 if spent.wait(PATIENCE):
                     raise BudgetSpent
     return refused
-
-
-def _train(directory: RunDirectory, data_dir: str, scale: str) -> None:
-    config = directory.config(data_dir=data_dir)
-    if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
-        raise UserError(reason)
-    in_all_processes("train", config)
 
 
 def readable(seconds: float) -> str:

@@ -54,7 +54,7 @@ def test_hours_of_the_queue_are_those_of_the_stored_runs():
 
 def test_a_dry_run_times_a_kind_of_run_once_and_nothing_that_is_stored(monkeypatch, capsys):
     task = types.SimpleNamespace(run=RUN)
-    directory = types.SimpleNamespace(task=task, rounds_left=lambda: 10, first_round=0, completed=lambda: [10])
+    directory = types.SimpleNamespace(task=task, rounds_left=lambda: 10, completed=lambda: [10])
     estimates = command._Estimates("trend")
     estimates.stored = Fake({"": None})
     config = RUN.config(dataset="digits")
@@ -95,7 +95,7 @@ def test_rounded_numbers_are_equal_and_means_within_a_point_agree():
 
 def test_candidates_are_the_stored_seeds_of_an_item(tmp_path):
     table = item("survey/table3")
-    found = command.candidates([table], Request())
+    found = command.candidates([table], "trend")
     assert {seed for _, _, seed in found} == {0, 1, 2, 3, 4}
     assert {task.run.key for task, _, _ in found} <= {cell.runs[0].key for cell in table.cells("trend")}
     with pytest.raises(UserError, match="no run of scale smoke is stored"):

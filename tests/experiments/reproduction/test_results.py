@@ -8,8 +8,7 @@ import pytest
 
 from experiments import records
 from experiments.papers.catalogue import item
-from experiments.reproduction import page, results, work
-from experiments.reproduction.request import Request
+from experiments.reproduction import page, request, results, work
 from fedwin import data
 from fedwin.errors import UserError
 from tests.experiments.reproduction.fakes import RUN, record
@@ -67,25 +66,26 @@ def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path):
     assert work.missing("digits", "", "trend") == ""
     table = item("survey/table1")
     with pytest.raises(UserError, match="refused.*needs the complete data set; digits .* has 700 of 1,400 training"):
-        Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], {table.name: table.cells("paper")[:1]})
+        one = {table.name: table.cells("paper")[:1]}
+        request.Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], one)
     with pytest.raises(UserError, match="is not stored.*digits has 700 of 1,400"):
         kept("paper")
     assert kept("trend")
 
 
 def test_the_installed_package_is_never_written_to(monkeypatch, tmp_path):
-    for module in (results, page):
+    for module in (request, page):
         monkeypatch.setattr(module, "IN_CHECKOUT", False)
     monkeypatch.setattr(page, "pages", lambda folder: {pathlib.Path("RESULTS.md"): str(folder)})
     page.write(tmp_path)
     assert (tmp_path / "RESULTS.md").read_text().strip() == str(tmp_path / "results")
     with pytest.raises(UserError, match="--keep stores results in a checkout"):
-        Request(keep=True, out_dir=tmp_path).check()
+        request.Request(keep=True, out_dir=tmp_path).check()
 
 
 def test_without_stored_results_nothing_is_drawn(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     with pytest.raises(UserError, match="there are no stored results of scale trend.*repository"):
-        Request(from_results=True, out_dir=tmp_path).check()
+        request.Request(from_results=True, out_dir=tmp_path).check()
     with pytest.raises(UserError, match="there are no stored results"):
         page.pages(tmp_path)
