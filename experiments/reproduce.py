@@ -13,6 +13,8 @@ are shared by all tables and figures that read them. The same command resumes af
 several times with the same --out_dir: the processes share the runs. With --distributed they compute each run jointly.
 """
 
+from typing import Any
+
 from absl import flags
 
 from fedwin import jax_config, multi_process
@@ -31,68 +33,57 @@ from .reproduction.results import IN_CHECKOUT
 ARGUMENTS = "[ITEM ...]"
 FLAGS = flags.FLAGS
 
-_CELLS = ("scale", "rows", "columns", "variants")
+AXES = ("row", "column", "variant")
+_CELLS = ("rows", "columns", "variants")
 # What the command does -> the flags that it uses; the first of these that is given decides.
 MODES = {
     "list": ("scale", "data_dir", "out_dir", "from_results", "afresh"),
     "queue": ("dry_run", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format"),
-    "print_flags": ("scale", "row", "column", "variant"),
-    "from_results": (*_CELLS, "out_dir", "page", "format"),
+    "print_flags": ("scale", *AXES),
+    "from_results": ("scale", *_CELLS, "out_dir", "page", "format"),
     "verify": ("scale", "data_dir", "out_dir"),
-    "dry_run": (*_CELLS, "seeds", "data_dir", "out_dir", "afresh"),
+    "dry_run": ("scale", *_CELLS, "seeds", "data_dir", "out_dir", "afresh"),
 }
-TRAINING = (*_CELLS, "seeds", "seeds_at_once", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format")
+TRAINING = (
+    "scale", *_CELLS, "seeds", "seeds_at_once", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format"
+)  # fmt: skip
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
-    """Defines the flags.
-
-    Args:
-      flag_values: where they are defined.
-
-    Returns:
-      Title -> names of flags, for --help.
-    """
-    flags.DEFINE_bool(
-        "list", False, "List all tables and figures, their progress and missing data.", flag_values=flag_values
-    )
+    """Defines the flags; returns title -> names of flags, for --help."""
+    own: dict[str, Any] = {"flag_values": flag_values}
+    flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.", **own)
     text = "Size of the experiments, see above; that of --print_flags is paper unless it is given."
-    flags.DEFINE_enum("scale", "trend", SCALES, text, flag_values=flag_values)
-    for axis in ("rows", "columns", "variants"):
-        flags.DEFINE_list(axis, [], f"Only these {axis}, by name; empty: all.", flag_values=flag_values)
-    for axis in ("row", "column", "variant"):
-        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", flag_values=flag_values)
-    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", flag_values=flag_values)
+    flags.DEFINE_enum("scale", "trend", SCALES, text, **own)
+    for axis in AXES:
+        flags.DEFINE_list(f"{axis}s", [], f"Only these {axis}s, by name; empty: all.", **own)
+        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", **own)
+    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", **own)
     text = "Number of seeds of a run that train vmapped in one program; not at paper scale."
-    flags.DEFINE_integer("seeds_at_once", 1, text, lower_bound=1, flag_values=flag_values)
-    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", flag_values=flag_values)
-    flags.DEFINE_bool(
-        "dry_run", False, "List the runs, their cells and expected hours; train none.", flag_values=flag_values
-    )
-    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=flag_values)
-    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=flag_values)
-    flags.DEFINE_bool("afresh", False, "Also train runs with results in experiments/results.", flag_values=flag_values)
+    flags.DEFINE_integer("seeds_at_once", 1, text, lower_bound=1, **own)
+    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", **own)
+    flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.", **own)
+    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", **own)
+    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", **own)
+    flags.DEFINE_bool("afresh", False, "Also train runs with results in experiments/results.", **own)
     text = "Train this many random stored runs again, one seed each, and compare all evaluations."
-    flags.DEFINE_integer("verify", None, text, lower_bound=1, flag_values=flag_values)
-    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=flag_values)
+    flags.DEFINE_integer("verify", None, text, lower_bound=1, **own)
+    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", **own)
     text = "Write RESULTS.md from the stored results, at the end; an installed package writes it into --out_dir."
-    flags.DEFINE_bool("page", False, text, flag_values=flag_values)
-    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", flag_values=flag_values)
-    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=flag_values)
-    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=flag_values)
+    flags.DEFINE_bool("page", False, text, **own)
+    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", **own)
+    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", **own)
+    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", **own)
     return {
-        "selection": ["list", "scale", "rows", "columns", "variants", "seeds"],
+        "selection": ["list", "scale", *_CELLS, "seeds"],
         "execution": ["dry_run", "seeds_at_once", "budget", "data_dir", "out_dir"],
         "results": ["from_results", "keep", "afresh", "verify", "queue", "page", *picture_format.define(flag_values)],
-        "one cell": ["print_flags", "row", "column", "variant"],
+        "one cell": ["print_flags", *AXES],
     } | processes.define(flag_values)
 
 
 def requested_items(names: list[str]) -> list[AnyItem]:
-    """Returns the named items.
-
-    Args:
-      names: such as 'wima/table2', or 'wima' for all items of a paper; empty: the entire catalogue.
+    """Returns the items named such as 'wima/table2', or 'wima' for all of a paper; without names the catalogue.
 
     Raises:
       UserError: no item or paper has a name.
@@ -100,50 +91,38 @@ def requested_items(names: list[str]) -> list[AnyItem]:
     papers = {name.partition("/")[0] for name in catalogue()}
     items: dict[str, AnyItem] = {}
     for name in names:
-        if name in papers:
-            items |= {key: each for key, each in catalogue().items() if key.startswith(f"{name}/")}
-        else:
-            items[name] = item(name)
+        of_paper = {key: each for key, each in catalogue().items() if key.startswith(f"{name}/")}
+        items |= of_paper if name in papers else {name: item(name)}
     return list(items.values()) if names else list(catalogue().values())
 
 
 def selected_cells(table: Item, scale: str) -> list[Cell]:
     """Returns the cells in the rows, columns and variants that the flags name.
 
-    Args:
-      table: the item.
-      scale: smoke, trend or paper.
-
     Raises:
       UserError: the item has no row, column or variant of a name.
     """
-    chosen = {}
-    for axis, variations in (("rows", table.rows), ("columns", table.columns), ("variants", table.variants)):
+    chosen = []
+    for axis, variations in zip(_CELLS, (table.rows, table.columns, table.variants), strict=True):
         names = [variation.name for variation in variations]
-        chosen[axis] = FLAGS[axis].value or names
-        for name in chosen[axis]:
+        chosen.append(FLAGS[axis].value or names)
+        for name in chosen[-1]:
             if name not in names:
                 raise UserError(
                     f"{axis}={name}: {table.name} has no such name.{nearest(name, names)} It has: {', '.join(names)}."
                 )
-    rows, columns, variants = chosen.values()
-    return [
-        cell
-        for cell in table.cells(scale)
-        if cell.row.name in rows and cell.column.name in columns and cell.variant.name in variants
-    ]
+    within = lambda cell: all(name in names for name, names in zip(cell.position, chosen, strict=True))
+    return list(filter(within, table.cells(scale)))
 
 
 def check_flags(names: list[str]) -> None:
     """Checks that what the command does uses all flags and names that are given.
 
-    Args:
-      names: of tables, figures and papers.
-
     Raises:
       UserError: it ignores one of them.
     """
-    given = [name for name in _own_flags() if FLAGS[name].present and FLAGS[name].value not in (None, False, "", [])]
+    known = dict.fromkeys(("page", *TRAINING, *MODES, *(name for used in MODES.values() for name in used)))
+    given = [name for name in known if FLAGS[name].present and FLAGS[name].value not in (None, False, "", [])]
     mode = next((name for name in MODES if name in given), "")
     used = MODES.get(mode, TRAINING)
     if not mode and not names and "page" in given:
@@ -154,11 +133,6 @@ def check_flags(names: list[str]) -> None:
             raise UserError(f"--{name} has no effect on {what}; leave it out, or see --help.")
     if names and mode in ("list", "queue"):
         raise UserError(f"{what} takes no table or figure; leave out {names[0]}.")
-
-
-def _own_flags() -> list[str]:
-    """Returns the names of this command's own flags."""
-    return [*dict.fromkeys(("page", *TRAINING, *MODES, *(name for used in MODES.values() for name in used)))]
 
 
 def main(argv: list[str]) -> None:
@@ -181,7 +155,10 @@ def _execute(names: list[str]) -> None:
     elif FLAGS.verify:
         print(command.verify(requested_items(names), FLAGS.verify, request))
     elif FLAGS.print_flags:
-        _print_flags(names)
+        if len(items := requested_items(names) if names else []) != 1:
+            raise UserError("--print_flags takes the name of one table or figure, such as wima/table2.")
+        scale = FLAGS.scale if FLAGS["scale"].present else "paper"
+        print(flag_text(items[0], FLAGS.row, FLAGS.column, FLAGS.variant, scale))
     elif names or request.from_results:
         items = requested_items(names)
         if not any(isinstance(each, Item) for each in items) and (FLAGS.rows or FLAGS.columns or FLAGS.variants):
@@ -192,14 +169,6 @@ def _execute(names: list[str]) -> None:
         raise UserError("name what to reproduce, such as wima/table2, or a paper; `fedwin reproduce --list` shows all.")
     if FLAGS.page:
         page.write(request.out_dir)
-
-
-def _print_flags(names: list[str]) -> None:
-    items = requested_items(names) if names else []
-    if len(items) != 1:
-        raise UserError("--print_flags takes the name of one table or figure, such as wima/table2.")
-    scale = FLAGS.scale if FLAGS["scale"].present else "paper"
-    print(flag_text(items[0], FLAGS.row, FLAGS.column, FLAGS.variant, scale))
 
 
 if __name__ == "__main__":

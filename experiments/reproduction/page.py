@@ -12,7 +12,7 @@ from ..figures import stored as figure_files
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
 from ..papers.remarks import errata
-from ..papers.survey.scaffold import HYPOTHESES, TABLE5, Hypothesis
+from ..papers.survey.scaffold import HYPOTHESES, TABLE5
 from ..tables.formats import markdown_table
 from . import pictures, tables
 from .command import QUEUE, duration, progress
@@ -56,11 +56,7 @@ paper prints no standard deviation."""
 
 
 def write(out_dir: pathlib.Path) -> None:
-    """Writes the pages, their pictures and their tables: in a checkout into experiments, otherwise into a folder.
-
-    Args:
-      out_dir: the folder of an installed package, which is never written to itself.
-    """
+    """Writes the pages, their pictures and their tables: in a checkout into experiments, otherwise into a folder."""
     target = RESULTS.parent if IN_CHECKOUT else out_dir
     folder = target / RESULTS.name
     for path, text in pages(folder).items():
@@ -107,9 +103,9 @@ class _Pages:
         """Returns (name of the item, verdict) of all claims of a paper."""
         found: list[tuple[str, Verdict]] = []
         for item in _items(paper):
-            if isinstance(item, Item) and item.claims:
+            if isinstance(item, Item):
                 found += [(item.name, each) for each in verdicts(item, self.numbers(item.name, scale))]
-            elif isinstance(item, Analysis) and item.claims:
+            elif isinstance(item, Analysis):
                 source = self.stored[scale].figure(file_stem(item))
                 found += [(item.name, each) for each in figure_verdicts(item, scale, source)]
         return found
@@ -128,6 +124,12 @@ class _Pages:
             counter = collections.Counter(each.word for _, each in self._distinct(paper))
             counts = (str(counter[word]) for word in WORDS)
             rows.append((f"[{title}]({self.folder.name}/{paper}.md)", *counts, f"{self._hours(paper):.1f}"))
+        steps = []
+        for step in QUEUE:
+            done, cells = progress(step, self.stored["paper"])
+            state = "done" if cells and done == cells else f"{done} of {cells} cells"
+            names = (step.item, ", ".join(step.rows), ", ".join(step.columns), " ".join(map(str, step.seeds)))
+            steps.append((*names, duration(step, self.stored["paper"]), state))
         where = f"[a page of its own]({self.folder.name}/{SCAFFOLD})"
         own = f"Why SCAFFOLD stays behind FedAvg where every client has one class: {where}."
         return _filled(
@@ -136,7 +138,7 @@ class _Pages:
             rule=RULE,
             scaffold=own if self.scaffold() else "",
             headlines="\n\n".join(filter(None, map(self._headlines, TITLES))),
-            queue=self._queue(),
+            queue=markdown_table(("item", "rows", "columns", "seeds", "two CPU cores", "state"), steps),
             data=self._data(),
         )
 
@@ -156,31 +158,20 @@ class _Pages:
 
     def _hours(self, paper: str) -> float:
         """Returns the hours of training of the stored runs that a paper's tables read, each counted once."""
-        seconds: dict[tuple[str, str, int], float] = {}
-        for scale in SCALES:
-            for item in _items(paper):
-                for number in self.numbers(item.name, scale):
-                    of_seeds = self.stored[scale].seconds(number.run)
-                    seconds |= {(scale, number.run.key, seed): value for seed, value in of_seeds.items()}
-        return sum(seconds.values()) / 3600
-
-    def _queue(self) -> str:
-        """Returns the steps of the queue and their state."""
-        rows = []
-        for step in QUEUE:
-            done, cells = progress(step, self.stored["paper"])
-            state = "done" if cells and done == cells else f"{done} of {cells} cells"
-            names = (step.item, ", ".join(step.rows), ", ".join(step.columns), " ".join(map(str, step.seeds)))
-            rows.append((*names, duration(step, self.stored["paper"]), state))
-        return markdown_table(("item", "rows", "columns", "seeds", "two CPU cores", "state"), rows)
+        runs = {
+            (scale, number.run.key): sum(self.stored[scale].seconds(number.run).values())
+            for scale in SCALES
+            for item in _items(paper)
+            for number in self.numbers(item.name, scale)
+        }
+        return sum(runs.values()) / 3600
 
     def _data(self) -> str:
         """Returns the data sets of the stored results: numbers of examples and checksums, as they were when stored."""
         files: collections.Counter[tuple[str, ...]] = collections.Counter()
         for scale, results in self.stored.items():
-            for key in results.packed:
-                task = all_tasks(scale).get(key)
-                for record in results.records(task.run) if task is not None else ():
+            for key in results.packed.keys() & all_tasks(scale).keys():
+                for record in results.records(all_tasks(scale)[key].run):
                     data = record.stored.get("data")
                     counts = f"{data['train']:,} / {data['test']:,}" if data else tables.UNRECORDED
                     checksum = data["checksum"] if data else tables.UNRECORDED
@@ -193,7 +184,12 @@ class _Pages:
         numbers = self.numbers(TABLE5.name, "trend")
         if not any(map(_trained, numbers)):
             return ""
-        rows = [(each.text, each.test, _hypothesis_verdict(each, numbers), each.earlier) for each in HYPOTHESES]
+        by_row = {number.cell.row.name: number for number in numbers}
+        rows = []
+        for each in HYPOTHESES:
+            diverged = [by_row[name].cell.row.title for name in (each.better, each.worse) if by_row[name].diverged]
+            said = f"not comparable: {diverged[0]} diverged" if diverged else str(verdict(each.claim, numbers))
+            rows.append((each.text, each.test, said, each.earlier))
         trained = [number for number in numbers if number.by_seed]
         return _filled(
             SCAFFOLD,
@@ -207,18 +203,22 @@ class _Pages:
     def of_paper(self, paper: str) -> str:
         """Returns the page of a paper: its verdicts first, then tables and figures."""
         title, errata_name = TITLES[paper]
-        sections = {scale: [self._section(item, scale) for item in _items(paper)] for scale in SCALES}
-        at_paper, at_trend = ("\n\n".join(filter(None, sections[scale])) for scale in SCALES)
+        at_paper, at_trend = (
+            "\n\n".join(filter(None, (self._section(item, scale) for item in _items(paper)))) for scale in SCALES
+        )
         misprints = [erratum for erratum in errata() if erratum.where.partition(",")[0] == errata_name]
+        sections = {
+            "## Claims": self._claims(paper),
+            "": LEGEND,
+            "## Paper scale": at_paper,
+            "## Trend scale": at_trend or "Nothing yet.",
+            "## Not run": _absent(paper),
+            "## Errata": markdown_table(("where", "printed", "what shows it", "here"), misprints) if misprints else "",
+        }
         blocks = [f"# {title}", f"One page of the [results](../{PAGE}), which state the rule of verdicts."]
-        claims, absent = self._claims(paper), _absent(paper)
-        blocks += ["## Claims", claims] if claims else []
-        blocks += [LEGEND, *(["## Paper scale", at_paper] if at_paper else [])]
-        blocks += ["## Trend scale", at_trend or "Nothing yet."]
-        blocks += ["## Not run", absent] if absent else []
-        if misprints:
-            blocks += ["## Errata", markdown_table(("where", "printed", "what shows it", "here"), misprints)]
-        return "\n\n".join(blocks)
+        for head, text in sections.items():
+            blocks += [head, text] if text else []
+        return "\n\n".join(filter(None, blocks))
 
     def _claims(self, paper: str) -> str:
         """Returns a line per claim of a paper, decided ones first."""
@@ -283,13 +283,6 @@ def _in_words(decided: list[Verdict]) -> list[str]:
     ends = (decided[min(gains, key=gains.__getitem__)], decided[max(gains, key=gains.__getitem__)])
     smallest, largest = (f"{each.claim.text.rstrip('.')}, {each.numbers}" for each in ends)
     return [f"{len(decided)} claims, from: {smallest}; to: {largest}."]
-
-
-def _hypothesis_verdict(hypothesis: Hypothesis, numbers: list[Value]) -> str:
-    """Returns the verdict on a hypothesis, or the name of a row that diverged."""
-    rows = {number.cell.row.name: number for number in numbers}
-    diverged = [rows[name].cell.row.title for name in (hypothesis.better, hypothesis.worse) if rows[name].diverged]
-    return f"not comparable: {diverged[0]} diverged" if diverged else str(verdict(hypothesis.claim, numbers))
 
 
 def _absent(paper: str) -> str:

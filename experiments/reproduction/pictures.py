@@ -2,15 +2,14 @@
 
 import functools
 import pathlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedwin import data
-from fedwin.errors import UserError
 from fedwin.registry import parse
-from fedwin.runs.load import TrainedModel, client_models
+from fedwin.runs.load import client_models
 
 from ..figures import curves as curve_figure
 from ..figures import factors, forgetting, labels, line, models, plane, probing, stored, style, sweeps
@@ -18,7 +17,7 @@ from ..papers.items import Analysis, Cell, Item, Variation, file_stem
 from ..papers.measures import NATS, Curve, MeanLast, MeanLoss
 from ..records import Json
 from .numbers import READINGS, Value, least_trained, readings
-from .results import Results, curves
+from .results import Results, curves, rounded
 from .runs import RunDirectory, best_point
 
 # Most panels in a row; inches of one, and of all in a row.
@@ -75,13 +74,6 @@ def _label(item: Item, cell: Cell) -> str:
     return cell.row.title if plain else f"{cell.row.title}, {cell.variant.title}"
 
 
-def _curves(results: Results, cell: Cell) -> tuple[dict[int, Curve], bool]:
-    """Returns seed -> curve of a cell, without diverged ones, and whether all of its seeds diverged."""
-    by_seed = curves(results, cell.runs[best_point(results, cell) or 0], cell.read, cell.metric)
-    found = {seed: curve for seed, curve in by_seed.items() if not curve.diverged}
-    return found, bool(by_seed) and not found
-
-
 def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
     """Returns the seeds that all lines of a panel have; all seeds if they have none in common.
 
@@ -90,15 +82,6 @@ def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
     """
     each = [set(seeds) for seeds in available if seeds]
     return (set.intersection(*each) or set.union(*each)) if each else set()
-
-
-def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> Json | None:
-    """Returns a curve as experiments.figures.curves draws it; None if nothing has been trained."""
-    if not drawn:
-        return None
-    common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in drawn)))
-    values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in drawn]
-    return {"label": _label(item, cell), "rounds": common, "values": values} if common else None
 
 
 def _limits(cell: Cell, lines: list[Json]) -> list[float | None]:
@@ -123,20 +106,26 @@ def _numbered(path: pathlib.Path, part: object) -> pathlib.Path:
 
 
 def _draw_curves(item: Item, results: Results, path: pathlib.Path) -> list[pathlib.Path]:
-    """Draws a picture per column: accuracy, or the metric of the measure, over rounds."""
+    """Draws a picture per column: accuracy, or the metric of the measure, over rounds; without diverged seeds."""
     drawn, scale = [], results.scale
     cells = item.cells(scale)
     for column in dict.fromkeys(cell.column for cell in cells):
         shown = [cell for cell in cells if cell.column == column]
         every = int(np.gcd.reduce([cell.runs[0].config().eval_every for cell in shown]))
-        found = [_curves(results, cell) for cell in shown]
-        seeds = common_seeds([by_seed for by_seed, _ in found])
-        lines = []
-        for cell, (by_seed, _) in zip(shown, found, strict=True):
-            one = _line(item, cell, [curve for seed, curve in by_seed.items() if seed in seeds], every)
-            lines += [one] if one is not None else []
+        found: list[dict[int, Curve]] = []
+        lines, lost = [], []
+        for cell in shown:
+            by_seed = curves(results, cell.runs[best_point(results, cell) or 0], cell.read, cell.metric)
+            found.append({seed: curve for seed, curve in by_seed.items() if not curve.diverged})
+            lost += [_label(item, cell)] if by_seed and not found[-1] else []
+        seeds = common_seeds(found)
+        for cell, of_cell in zip(shown, found, strict=True):
+            if not (each := [curve for seed, curve in of_cell.items() if seed in seeds]):
+                continue
+            rounds = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in each)))
+            values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in rounds] for curve in each]
+            lines += [{"label": _label(item, cell), "rounds": rounds, "values": values}] if rounds else []
         if lines:
-            lost = [_label(item, cell) for cell, (_, all_lost) in zip(shown, found, strict=True) if all_lost]
             options = {"target": None, "start": None, "limits": _limits(shown[0], lines), "log": False, "lost": lost}
             own = _numbered(path, column.name if len(item.columns) > 1 else "")
             metric = shown[0].measure.metric or "accuracy"
@@ -153,22 +142,17 @@ def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
     for number, group in enumerate(groups):
         methods: dict[str, dict[float, list[float]]] = {}
         lost: dict[str, list[float]] = {}
-        shown: list[Value] = []
-        for value in numbers:
-            if value.cell.column.group != group or value.cell.column.x is None:
-                continue
-            label = _label(item, value.cell)
-            if len(value.numbers) and not value.near_chance:
-                shown.append(value)
-                methods.setdefault(label, {})
-            elif value.diverged or value.near_chance:
-                lost.setdefault(label, []).append(value.cell.column.x)
-                methods.setdefault(label, {})
+        placed = [(v, v.cell.column.x) for v in numbers if v.cell.column.group == group]
+        shown = [value for value, x in placed if x is not None and len(value.numbers) and not value.near_chance]
         seeds = common_seeds(value.defined for value in shown)
-        for value in shown:
-            of_seeds = [n / value.factor for seed, n in value.defined.items() if seed in seeds]
-            if of_seeds and value.cell.column.x is not None:
-                methods[_label(item, value.cell)][value.cell.column.x] = of_seeds
+        for value, x in placed:
+            label = _label(item, value.cell)
+            if x is not None and any(value is each for each in shown):
+                of_seeds = [n / value.factor for seed, n in value.defined.items() if seed in seeds]
+                methods.setdefault(label, {}).update({x: of_seeds} if of_seeds else {})
+            elif x is not None and (value.diverged or value.near_chance):
+                methods.setdefault(label, {})
+                lost.setdefault(label, []).append(x)
         methods = {label: points for label, points in methods.items() if points or label in lost}
         if any(methods.values()):
             own = _numbered(path, number + 1 if len(groups) > 1 else "")
@@ -278,23 +262,13 @@ def _draw_legend(figure: Any, variants: list[Variation], panels: list[_Panel], a
 
 
 def draw(
-    item: Item,
-    results: Results,
-    numbers: list[Value],
-    folder: pathlib.Path,
-    form: str = "png",
+    item: Item, results: Results, numbers: list[Value], folder: pathlib.Path, form: str = "png"
 ) -> list[pathlib.Path]:
-    """Draws the pictures of a table or figure into a folder.
-
-    Returns:
-      Paths of the pictures.
-    """
+    """Draws the pictures of a table or figure into a folder; returns their paths."""
     path = folder / f"{file_stem(item)}.{form}"
     if item.draw == "curves":
         return _draw_curves(item, results, path)
-    if item.draw == "sweep":
-        return _draw_sweep(item, results.scale, numbers, path)
-    return _draw_table(item, results.scale, numbers, path)
+    return (_draw_sweep if item.draw == "sweep" else _draw_table)(item, results.scale, numbers, path)
 
 
 # Figures of trained models
@@ -307,16 +281,22 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
       directories: name of a run -> its finished directory.
 
     Raises:
-      UserError: the figure's kind is unknown, or a checkpoint is missing.
+      UserError: a checkpoint is missing.
     """
     if item.kind == labels.KIND:
-        return _rounded(_labels(item, scale, data_dir))
+        histograms, titles = {}, {run.name: run.title for run in item.runs}
+        for name, run in item.trajectories(scale).items():
+            config = run.config()
+            dataset = data.load(config.dataset, data_dir)
+            by_partition = labels.of_partitions(dataset, [config.partition], config.num_clients or None, 0)
+            histograms[titles[name]] = by_partition[config.partition]
+        return rounded(labels.compute(histograms, **item.options_at(scale)))
     # The item's own seeds that all runs have trained, or any that they have.
     common = set.intersection(*(set(directory.seeds) for directory in directories.values()))
     seeds = [seed for seed in item.seeds_at(scale) if seed in common] or sorted(common)
     figures = {str(seed): _of_seed(item, scale, directories, data_dir, seed) for seed in seeds}
     found = {READINGS: {seed: readings(figure) for seed, figure in figures.items()}} if item.claims else {}
-    return _rounded({**next(iter(figures.values())), **found})
+    return rounded({**next(iter(figures.values())), **found})
 
 
 def _of_seed(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str, seed: int) -> Json:
@@ -329,20 +309,19 @@ def _of_seed(item: Analysis, scale: str, directories: dict[str, RunDirectory], d
         return _factors(tuple(paths.items()), rounds, seed, data_dir, tuple(options.items()))
     if item.kind == forgetting.KIND:
         return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
-    addresses = [models.Address(str(path), round) for path in paths.values() for round in rounds]
-    trained = models.loaded(addresses, seed, data_dir or None)
-    several = len(paths) > 1, len(rounds) > 1 or len(paths) == 1
-    names = [
-        ", ".join(text for text, named in zip((title, f"round {round}"), several, strict=True) if named)
-        for title in paths
-        for round in rounds
-    ]
-    variables = [(name, each.variables) for name, each in zip(names, trained, strict=True)]
+    shown = [(title, path, round) for title, path in paths.items() for round in rounds]
+    trained = models.loaded([models.Address(str(path), round) for _, path, round in shown], seed, data_dir or None)
+    variables: list[tuple[str, Any]] = []
+    for (title, _, round), model in zip(shown, trained, strict=True):
+        names = [title] * (len(paths) > 1) + [f"round {round}"] * (len(rounds) > 1 or len(paths) == 1)
+        variables.append((", ".join(names), model.variables))
     if item.kind == line.KIND:
         return line.compute(trained[0], dict(variables[:2]), **options)
-    if item.kind == plane.KIND:
-        return _plane(trained[0], variables, **options)
-    raise UserError(f"{item.name}: unknown kind of figure '{item.kind}'.")
+    if clients := options.pop("clients", 0):  # the plane through models that some clients train from the first
+        ids = probing.cohort(trained[0], most=clients)
+        made = zip((f"client {client}" for client in ids), client_models(trained[0], ids), strict=True)
+        variables = [*made, ("received model", trained[0].variables)]
+    return plane.compute(trained[0], dict(variables[:3]), dict(variables[3:]), **options)
 
 
 @functools.cache  # several figures show panels of the same data
@@ -356,42 +335,8 @@ def _factors(
     return factors.compute(dict(paths), rounds=rounds, seed=seed, data_dir=data_dir or None, **dict(options))
 
 
-def _plane(trained: TrainedModel, shown: Sequence[tuple[str, Any]], clients: int = 0, **options: Any) -> Json:
-    """Returns the plane through the first three models, or through those that some clients train from the first."""
-    if clients:
-        ids = probing.cohort(trained, most=clients)
-        made = zip((f"client {client}" for client in ids), client_models(trained, ids), strict=True)
-        shown = [*made, ("received model", trained.variables)]
-    return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
-
-
-def _labels(item: Analysis, scale: str, data_dir: str) -> Json:
-    """Returns the histograms of the labels of every run's partition."""
-    histograms = {}
-    titles = {run.name: run.title for run in item.runs}
-    for name, run in item.trajectories(scale).items():
-        config = run.config()
-        dataset = data.load(config.dataset, data_dir)
-        by_partition = labels.of_partitions(dataset, [config.partition], config.num_clients or None, 0)
-        histograms[titles[name]] = by_partition[config.partition]
-    return labels.compute(histograms, **item.options_at(scale))
-
-
-def _rounded(value: Any) -> Any:
-    """Returns JSON values with six digits of every number: a picture shows no more, and files stay small."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list) else value
-
-
 def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
-    """Draws a figure from its stored data.
-
-    Raises:
-      UserError: the data are damaged.
-    """
+    """Draws a figure from its stored data."""
     figure, _ = stored.read(source)
     figure.pop(READINGS, None)
     if item.shows:

@@ -125,7 +125,9 @@ def commands(results: Results, run: Run) -> str:
                 groups.setdefault(_ancestors_strategies(results, run, seed), []).append(seed)
         done |= set(record.seeds)
         chains += [list(_chain(results, run, seeds)) for seeds in groups.values()]
-    text = " ; ".join(" && ".join(map(_command, chain)) for chain in chains)
+    own = lambda fields: {name: value for name, value in fields.items() if name in Config.__dataclass_fields__}
+    command = lambda fields: shlex.join(["fedwin", "train", *command_line.flags_of(Config(**own(fields)))])
+    text = " ; ".join(" && ".join(map(command, chain)) for chain in chains)
     known = all("strategy" in fields for chain in chains for fields in chain)
     return text if known else f"{text}  # strategy {UNRECORDED}"
 
@@ -164,11 +166,6 @@ def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] =
 
 def _directory(run: Run, seeds: list[int]) -> str:
     return f"runs/{run.key}-seed{'-'.join(map(str, seeds))}"
-
-
-def _command(fields: Json) -> str:
-    config = Config(**{name: value for name, value in fields.items() if name in Config.__dataclass_fields__})
-    return shlex.join(["fedwin", "train", *command_line.flags_of(config)])
 
 
 # Markdown
@@ -241,18 +238,16 @@ def _where(item: Item, values: list[Value]) -> str:
     )
 
 
-def _grid(item: Item, numbers: list[Value]) -> str:
+def _grid(item: Item, cells: dict[Position, str]) -> str:
     """Returns a table in Markdown: methods down, data and variants across."""
-    title = lambda cell: cell.column.title + (f": {cell.variant.title}" if len(item.variants) > 1 else "")
-    titles = {(v.cell.column.name, v.cell.variant.name): title(v.cell) for v in numbers}
-    pairs = itertools.product((c.name for c in item.columns), (v.name for v in item.variants))
-    columns = [pair for pair in pairs if pair in titles]
-    by_position = {v.cell.position: v for v in numbers}
-    rows = []
-    for row in dict.fromkeys(v.cell.row for v in numbers):
-        cells = [by_position.get((row.name, *pair)) for pair in columns]
-        rows.append([row.title, *("" if value is None else shown(value) for value in cells)])
-    return markdown_table(["", *(titles[column] for column in columns)], rows)
+    text = lambda row, pair: cells.get((row.name, *(each.name for each in pair)), "")
+    pairs = [
+        pair for pair in itertools.product(item.columns, item.variants) if any(text(row, pair) for row in item.rows)
+    ]
+    several = item.paired or len(item.variants) > 1
+    titles = [f"{column.title}: {variant.title}" if several else column.title for column, variant in pairs]
+    rows = [[row.title, *(text(row, pair) for pair in pairs)] for row in item.rows]
+    return markdown_table(["", *titles], [row for row in rows if any(row[1:])])
 
 
 def section(item: Item, results: Results, numbers: list[Value], pictures: Iterable[str | pathlib.Path] = ()) -> str:
@@ -267,10 +262,9 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
     if item.paired and item.draw != "curves":
         blocks += paired_blocks(results, item, trained)
-    elif item.draw != "curves":
-        blocks += [legend(item, trained), _grid(item, trained)]
-    elif trained:
-        blocks.append(legend(item, trained))
+    else:
+        blocks.append(legend(item, trained) if trained or item.draw != "curves" else "")
+        blocks.append(_grid(item, {v.cell.position: shown(v) for v in trained}) if item.draw != "curves" else "")
     blocks += [f"![{item.title}]({path})" for path in pictures]
     blocks.append("\n".join(f"- {v.claim.text} **{v}**" for v in verdicts(item, numbers)))
     blocks.append(explanations().get((item.name, scale), ""))
@@ -306,28 +300,17 @@ def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval
 
 def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
-    counted = [value for value in numbers if value.mean is not None]
     text = (
-        f"Of one seed: {_descriptions(item, counted)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
+        f"Of one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
         f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
         "is the number of seeds; fewer than three have no interval."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
-    return [text, _paired_grid(item, ended), _costs(results, item, ended)]
-
-
-def _paired_grid(item: Item, numbers: list[Value]) -> str:
-    """Returns a table in Markdown: mean +- 95 % half width (n), and the interval of the paired difference."""
-    by_position = intervals(item, numbers)
-    digits = {value.cell.position: PAIRED_DIGITS.get(value.cell.measure.unit, 2) for value in numbers}
-    heads = [(column, variant) for column in item.columns for variant in item.variants]
-    rows = []
-    for row in item.rows:
-        positions = [(row.name, column.name, variant.name) for column, variant in heads]
-        cells = [_paired(*by_position[each], digits[each]) if each in by_position else "" for each in positions]
-        if any(cells):
-            rows.append([row.title, *cells])
-    return markdown_table(["", *(f"{column.title}: {variant.title}" for column, variant in heads)], rows)
+    digits: dict[Position, int] = {
+        value.cell.position: PAIRED_DIGITS.get(value.cell.measure.unit, 2) for value in ended
+    }
+    cells = {place: _paired(*both, digits[place]) for place, both in intervals(item, ended).items()}
+    return [text, _grid(item, cells), _costs(results, item, ended)]
 
 
 def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
