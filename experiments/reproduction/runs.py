@@ -33,7 +33,6 @@ class Task:
 
     Attributes:
       reads: observers' texts.
-      eval_every: rounds between evaluations.
       final_evals: rounds at the end that are all evaluated.
       keep_rounds: rounds whose checkpoints are kept, for forks and figures.
       seeds: to train.
@@ -55,13 +54,8 @@ class Task:
 
     def fields(self) -> Json:
         """Returns the fields of Config that select evaluations and checkpoints."""
-        return {
-            "observe": sorted(self.reads),
-            "eval_every": self.eval_every,
-            "final_evals": self.final_evals,
-            "checkpoint_every": CHECKPOINT_EVERY,
-            "keep_rounds": sorted(self.keep_rounds),
-        }
+        evaluations = {"observe": sorted(self.reads), "eval_every": self.eval_every, "final_evals": self.final_evals}
+        return evaluations | {"checkpoint_every": CHECKPOINT_EVERY, "keep_rounds": sorted(self.keep_rounds)}
 
     def covered_by(self, config: Json) -> bool:
         """Whether the evaluations of a run with a config include all that is read from this one."""
@@ -132,20 +126,16 @@ def all_tasks(scale: str) -> dict[str, Task]:
     tasks: dict[str, Task] = {}
     for item in catalogue().values():
         for run, read, rounds in required_runs(item, scale):
-            _add(tasks, run, read, rounds)
+            for each in reversed(lineage(run)):
+                task = tasks.setdefault(each.key, Task(each))
+                config = each.config()
+                task.reads |= {read} if read else set()
+                task.eval_every = math.gcd(task.eval_every, config.eval_every)
+                task.final_evals = max(task.final_evals, config.final_evals)
+                task.keep_rounds |= {r for r in rounds if r < config.num_rounds}
+                if each.parent is not None:
+                    read, rounds = "", {each.parent.round}  # of the parent, the next one
     return tasks
-
-
-def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
-    if run.parent is not None:
-        _add(tasks, run.parent.run, "", {run.parent.round})
-    task = tasks.setdefault(run.key, Task(run))
-    config = run.config()
-    if read:
-        task.reads.add(read)
-    task.eval_every = math.gcd(task.eval_every, config.eval_every)
-    task.final_evals = max(task.final_evals, config.final_evals)
-    task.keep_rounds |= {r for r in rounds if r < config.num_rounds}
 
 
 def plan(
@@ -169,29 +159,22 @@ def plan(
     for item in items:
         if isinstance(item, Sketch):
             continue
-        item_seeds = tuple(dict.fromkeys(seeds)) or item.seeds_at(scale)
-        if isinstance(item, Item):
-            requested = (cells or {}).get(item.name, item.cells(scale))
-            runs = [pair for cell in requested for pair in _current_runs(cell, item_seeds, results)]
+        own = tuple(dict.fromkeys(seeds)) or item.seeds_at(scale)
+        runs: list[tuple[Run, tuple[int, ...]]] = []
+        if isinstance(item, Analysis):
+            runs = [(run, own) for run, _, _ in required_runs(item, scale)]
         else:
-            runs = [(run, item_seeds) for run, _, _ in required_runs(item, scale)]
+            for cell in (cells or {}).get(item.name, item.cells(scale)):
+                index = 0 if len(cell.runs) == 1 else best_point(results, cell) if results is not None else None
+                searched = [(search_run(run), own[:1]) for run in cell.runs if index is None]
+                runs += searched or [(cell.runs[index or 0], own)]
+                runs += [(cell.reference, own)] if cell.reference is not None else []
         for run, run_seeds in runs:
             for ancestor in lineage(run):
                 blank = dataclasses.replace(all_tasks(scale)[ancestor.key], seeds=set(), uses={})
                 wanted.setdefault(ancestor.key, blank).seeds |= set(run_seeds)
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
     return list(wanted.values())
-
-
-def _current_runs(cell: Cell, seeds: tuple[int, ...], results: Results | None) -> Iterator[tuple[Run, tuple[int, ...]]]:
-    """Yields (run, seeds) that a cell needs now."""
-    index = 0 if len(cell.runs) == 1 else best_point(results, cell) if results is not None else None
-    if index is None:
-        yield from ((search_run(run), seeds[:1]) for run in cell.runs)
-    else:
-        yield cell.runs[index], seeds
-    if cell.reference is not None:
-        yield cell.reference, seeds
 
 
 def without_stored(tasks: list[Task], stored: Results, analyzed: Iterable[str] = ()) -> list[Task]:

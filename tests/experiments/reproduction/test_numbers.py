@@ -39,38 +39,48 @@ def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrai
     assert value(Fake(), cell(RoundsTo(trend=30.0))).by_seed == {0: 10}
 
 
+NINETY, FORTY, LOSS = seeds(*[90] * 5), seeds(*[40.0] * 5), seeds(*[1.7] * 5)
+
+
 @pytest.mark.parametrize(
-    "b, text",
+    "measure, a, b, text",
     [
         # Differences 2, 1, 3, 2, 2: mean 2, std sqrt(0.5), t(4, 0.975) = 2.7764, half width 2.7764 sqrt(0.1) = 0.878.
-        (seeds(92, 91, 93, 92, 92), "holds: +2.00 points, 95 % interval [+1.12, +2.88], 5 seeds"),
-        (seeds(88, 89, 87, 88, 88), "contradicted: -2.00 points, 95 % interval [-2.88, -1.12], 5 seeds"),
+        (MeanLast(), NINETY, seeds(92, 91, 93, 92, 92), "holds: +2.00 points, 95 % interval [+1.12, +2.88], 5 seeds"),
+        (MeanLast(), NINETY, seeds(88, 89, 87, 88, 88), "contradicted: -2.00 points, 95 % interval [-2.88, -1.12], 5"),
         # 4, -4, 4, -4, 0: mean 0, std 4.
-        (seeds(94, 86, 94, 86, 90), "open: +0.00 points, 95 % interval [-4.97, +4.97], 5 seeds"),
-        (seeds(92, 91, 93, 92), "too few seeds: +2.00 points, 4 seeds"),
-        ({0: 95.0}, "too few seeds: +5.00 points, 1 seed"),
-        (seeds(92, 91, 93, 92, None), "too few seeds: +2.00 points, 4 seeds"),
-        ({7: 95.0}, "not tested"),
-        (seeds(14, 14, 14, 14, 14), "not comparable: b at 14.0 %, near chance"),
+        (MeanLast(), NINETY, seeds(94, 86, 94, 86, 90), "open: +0.00 points, 95 % interval [-4.97, +4.97], 5 seeds"),
+        (MeanLast(), NINETY, seeds(92, 91, 93, 92), "too few seeds: +2.00 points, 4 seeds"),
+        (MeanLast(), NINETY, {0: 95.0}, "too few seeds: +5.00 points, 1 seed"),
+        (MeanLast(), NINETY, seeds(92, 91, 93, 92, None), "too few seeds: +2.00 points, 4 seeds"),
+        (MeanLast(), NINETY, {7: 95.0}, "not tested"),
+        (MeanLast(), NINETY, seeds(14, 14, 14, 14, 14), "not comparable: b at 14.0 %, near chance"),
+        (MeanLast("fraction"), seeds(*[0.9] * 5), seeds(0.92, 0.91, 0.93, 0.92, 0.92), "holds: +2.00 points, 95 % int"),
+        (MeanLoss(), LOSS, seeds(1.68, 1.69, 1.67, 1.68, 1.68), "holds: +0.020 nats less, 95 % interval [+0.011, +0.0"),
+        (MeanLoss(), seeds(1.68, 1.69, 1.67, 1.68, 1.68), LOSS, "contradicted: -0.020 nats less"),
+        (MeanLoss(), LOSS, seeds(1.68, None), "too few seeds: +0.020 nats less, 1 seed"),
+        # A target that is never reached counts as all of the rounds.
+        (RoundsTo(), FORTY, seeds(*[30] * 5), "holds: +25.00 % fewer rounds, 95 % interval [+25.00, +25.00], 5 seeds"),
+        (
+            RoundsTo(),
+            FORTY,
+            seeds(*[None] * 5),
+            "contradicted: -150.00 % fewer rounds, 95 % interval [-150.00, -150.00",
+        ),
+        (RoundsTo(), FORTY, {0: 30.0}, "too few seeds: +25.00 % fewer rounds, 1 seed"),
+        (RoundsTo(), seeds(None, 40.0), seeds(None, 30.0), "too few seeds: +25.00 % fewer rounds, 1 seed"),
     ],
 )
-def test_a_verdict_is_the_interval_of_paired_differences(b, text):
-    assert str(judged(MeanLast(), seeds(*[90] * 5), b)) == text
+def test_a_verdict_is_the_interval_of_paired_differences(measure, a, b, text):
+    assert str(judged(measure, a, b)).startswith(text)
+    if isinstance(measure, RoundsTo):
+        assert judged(measure, a, b, rounds=(50, 100)).word == "not tested"  # it has not ended
 
 
 @pytest.mark.parametrize("by, word", [(0.0, "contradicted"), (-0.1, "contradicted"), (-0.5, "holds")])
 def test_a_claim_may_allow_for_some_points(by, word):
-    a, b = seeds(*[90] * 5), seeds(89.8, 89.7, 89.8, 89.7, 89.8)
-    assert judged(MeanLast(), a, b, dataclasses.replace(CLAIM, by=by)).word == word
-
-
-def test_shares_count_in_points_and_a_lower_loss_is_the_better_one():
-    a, b = seeds(*[0.9] * 5), seeds(0.92, 0.91, 0.93, 0.92, 0.92)
-    assert str(judged(MeanLast("fraction"), a, b)).startswith("holds: +2.00 points, 95 % interval [+1.12, +2.88]")
-    a, b = seeds(*[1.7] * 5), seeds(1.68, 1.69, 1.67, 1.68, 1.68)
-    assert str(judged(MeanLoss(), a, b)) == "holds: +0.020 nats less, 95 % interval [+0.011, +0.029], 5 seeds"
-    assert judged(MeanLoss(), b, a).word == "contradicted"
-    assert str(judged(MeanLoss(), a, seeds(1.68, None))) == "too few seeds: +0.020 nats less, 1 seed"
+    b = seeds(89.8, 89.7, 89.8, 89.7, 89.8)
+    assert judged(MeanLast(), NINETY, b, dataclasses.replace(CLAIM, by=by)).word == word
 
 
 def test_several_comparisons_have_one_interval_over_all():
@@ -134,20 +144,6 @@ def test_a_figure_of_models_has_numbers_that_claims_compare(tmp_path):
     s = {"kind": "line", "s": [0.0, 0.5, 1.0], "splits": {"test": {"loss": [2, 1, 3], "accuracy": [0.5, 0.4, 0.6]}}}
     found = readings(s)
     assert found["between"]["loss"] == 1 and found["end"]["loss"] == 2 and found["second"]["error"] == 0.4
-
-
-@pytest.mark.parametrize(
-    "b, text",
-    [
-        (seeds(*[30] * 5), "holds: +25.00 % fewer rounds, 95 % interval [+25.00, +25.00], 5 seeds"),
-        (seeds(*[None] * 5), "contradicted: -150.00 % fewer rounds, 95 % interval [-150.00, -150.00], 5 seeds"),
-        ({0: 30.0}, "too few seeds: +25.00 % fewer rounds, 1 seed"),
-    ],
-)
-def test_rounds_to_a_target_are_compared_and_never_counts_as_all_of_them(b, text):
-    a = seeds(*[40.0] * 5)
-    assert str(judged(RoundsTo(), a, b)) == text
-    assert judged(RoundsTo(), a, b, rounds=(50, 100)).word == "not tested"  # it has not ended
 
 
 def test_every_claim_is_about_numbers_that_there_are():

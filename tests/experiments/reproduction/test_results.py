@@ -62,12 +62,13 @@ def test_a_run_with_more_read_outs_replaces_the_stored_one(kept, tmp_path):
     assert config["observe"] == ["ema", "swa"] and config["eval_every"] == 5
 
 
-def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path):
+def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path, capsys):
     assert work.missing("digits", "", "trend") == ""
     table = item("survey/table1")
     with pytest.raises(UserError, match="refused.*needs the complete data set; digits .* has 700 of 1,400 training"):
         one = {table.name: table.cells("paper")[:1]}
         request.Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], one)
+    assert capsys.readouterr().out.count("refused: ") == 1
     with pytest.raises(UserError, match="is not stored.*digits has 700 of 1,400"):
         kept("paper")
     assert kept("trend")

@@ -11,12 +11,10 @@ from matplotlib import image
 from experiments import records
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Analysis, Item, Sketch, file_stem
-from experiments.reproduction import numbers, results, runs, tables, work
+from experiments.reproduction import numbers, results, runs, work
 from experiments.reproduction.request import Request
 from experiments.reproduction.results import Results
-from fedwin.errors import UserError
 from fedwin.files import locked
-from tests.experiments.reproduction.fakes import Fake
 
 # FedAvg and its fork with IMA.
 FIGURE = item("ima/figure5")
@@ -96,27 +94,6 @@ def test_stored_runs_are_not_trained_again_unless_a_fork_needs_them(trained, tmp
     assert left([dataclasses.replace(tasks[0], reads={"wima:window=3"})]) == both[:1]
 
 
-def test_an_edited_run_is_not_reported(trained, tmp_path):
-    shutil.copytree(trained[0].path, tmp_path / "copy")
-    path = tmp_path / "copy" / "metrics.jsonl"
-    path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 1.', 1))
-    with pytest.raises(UserError, match=r"metrics\.jsonl has been altered"):
-        records.read(path.parent)
-
-
-def test_the_table_is_written_next_to_the_printed_one(tmp_path):
-    one = item("ima/table1")
-    found = [numbers.Value(cell, {2023: 82.0}, (8, 8)) for cell in one.cells("smoke")[:2]]
-    smoke = [dataclasses.replace(each, scale="smoke") for each in found]
-    tables.write_numbers(one, Fake(scale="smoke"), smoke, tmp_path / "ima_table1.csv")
-    text = tables.section(one, Fake(scale="smoke"), smoke)
-    assert "Stand-in" in text and "81.17" not in text  # printed numbers are compared at paper scale alone
-    text = tables.section(one, Fake(scale="paper"), found)
-    assert "81.17 / " in text and "84.68 / " in text
-    rows = (tmp_path / "ima_table1.csv").read_text().splitlines()
-    assert rows[0].startswith("row,column,variant") and len(rows) == 1 + len(found)
-
-
 # Requests
 
 
@@ -165,10 +142,3 @@ def test_every_item(out_dir, name):
         one.trajectories("smoke") if isinstance(one, Analysis) else one.cells("smoke")
     )
     assert bool(reproduced(out_dir, one)) != nothing
-
-
-def test_missing_data_is_an_error(tmp_path, capsys):
-    one = item("wima/table3")
-    with pytest.raises(UserError, match="2 run.* refused.*--data_dir"):
-        Request(scale="trend", out_dir=tmp_path, afresh=True).execute([one], {one.name: one.cells("trend")})
-    assert capsys.readouterr().out.count("refused: ") == 2
