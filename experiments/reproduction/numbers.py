@@ -87,11 +87,6 @@ class Value:
         return {seed: number for seed, number in self.by_seed.items() if number is not None}
 
     @property
-    def numbers(self) -> np.ndarray:
-        """Numbers of the seeds for which it is defined."""
-        return np.array(list(self.defined.values()))
-
-    @property
     def factor(self) -> int:
         """Factor from an accuracy in [0, 1] to the unit of its table; 1 for other numbers."""
         return self.cell.measure.factor if isinstance(self.cell.measure, MeanLast) else 1
@@ -99,12 +94,12 @@ class Value:
     @property
     def mean(self) -> float | None:
         """Mean over seeds."""
-        return float(self.numbers.mean()) if len(self.numbers) else None
+        return float(np.mean(list(self.defined.values()))) if self.defined else None
 
     @property
     def std(self) -> float | None:
         """Standard deviation over seeds; None for fewer than two."""
-        return float(self.numbers.std(ddof=1)) if len(self.numbers) > 1 else None
+        return float(np.std(list(self.defined.values()), ddof=1)) if len(self.defined) > 1 else None
 
     @property
     def description(self) -> str:

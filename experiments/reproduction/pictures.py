@@ -143,7 +143,7 @@ def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
         methods: dict[str, dict[float, list[float]]] = {}
         lost: dict[str, list[float]] = {}
         placed = [(v, v.cell.column.x) for v in numbers if v.cell.column.group == group]
-        shown = [value for value, x in placed if x is not None and len(value.numbers) and not value.near_chance]
+        shown = [value for value, x in placed if x is not None and value.defined and not value.near_chance]
         seeds = common_seeds(value.defined for value in shown)
         for value, x in placed:
             label = _label(item, value.cell)

@@ -6,7 +6,6 @@ import functools
 import os
 import pathlib
 import platform
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -81,11 +80,11 @@ def stored(scale: str) -> Results:
     return Results(scale, RESULTS / scale)
 
 
-def covers(config: Json, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
-    """Whether a run has all read-outs, and is evaluated at least as often as required."""
-    dense = eval_every % config["eval_every"] == 0
-    dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
-    return dense and set(reads) <= set(config.get("observe", []))
+def covers(config: Json, required: Json) -> bool:
+    """Whether a run has all read-outs of another one, and is evaluated at least as often."""
+    dense = required["eval_every"] % config["eval_every"] == 0
+    dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= required["final_evals"])
+    return dense and set(required.get("observe", [])) <= set(config.get("observe", []))
 
 
 def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
@@ -100,8 +99,7 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
     path = folder / f"{run.key}-seed{'-'.join(map(str, trained.seeds))}{records.SUFFIX}"
     if path.is_file():
         there = records.read(path).config
-        has = lambda one, other: covers(one, other.get("observe", []), other["eval_every"], other["final_evals"])
-        if has(there, trained.config) or not has(trained.config, there):
+        if covers(there, trained.config) or not covers(trained.config, there):
             return False
     source = provenance(trained.config["dataset"], trained.config.get("data_dir", ""))
     if source["subset"] and folder.name == "paper":

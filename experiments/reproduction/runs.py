@@ -57,10 +57,6 @@ class Task:
         evaluations = {"observe": sorted(self.reads), "eval_every": self.eval_every, "final_evals": self.final_evals}
         return evaluations | {"checkpoint_every": CHECKPOINT_EVERY, "keep_rounds": sorted(self.keep_rounds)}
 
-    def covered_by(self, config: Json) -> bool:
-        """Whether the evaluations of a run with a config include all that is read from this one."""
-        return covers(config, self.reads, self.eval_every, self.final_evals)
-
 
 @functools.cache
 def search_run(run: Run) -> Run:
@@ -190,7 +186,7 @@ def without_stored(tasks: list[Task], stored: Results, analyzed: Iterable[str] =
         covered = {
             seed
             for record in (() if key in models else stored.records(task.run))
-            if task.covered_by(record.config)
+            if covers(record.config, task.fields())
             for seed in record.seeds
         }
         seeds = (task.seeds - covered) | needed.get(key, set())
@@ -278,7 +274,7 @@ def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_a
         existing: dict[int, RunDirectory] = {}
         for path in sorted((folder / task.run.key).glob("*-seed*"), key=lambda path: (path / "summary.json").is_file()):
             config = _config_of(path)
-            if config and task.covered_by(config):  # finished ones come last and take precedence
+            if config and covers(config, task.fields()):  # finished ones come last and take precedence
                 seeds = tuple(int(seed) for seed in path.name.partition("-seed")[2].split("-"))
                 at_once = config.get("seeds_at_once", 1)  # it resumes as it was started
                 existing |= dict.fromkeys(seeds, RunDirectory(task, seeds, path, parent_of(seeds[0]), at_once))

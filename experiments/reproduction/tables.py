@@ -27,7 +27,7 @@ from ..tables.formats import (
 )
 from .numbers import AGREES, NEAR, Position, Value, verdicts
 from .results import MODEL, Results, portable
-from .runs import all_tasks, held_out_accuracies
+from .runs import all_tasks, held_out_accuracies, lineage
 
 # Decimals of numbers with these units; others have two. Those of tables with paired differences.
 DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
@@ -122,7 +122,9 @@ def commands(results: Results, run: Run) -> str:
         groups: dict[tuple[str, ...], list[int]] = {}  # seeds whose ancestors had the same strategies
         for seed in record.seeds:
             if seed not in done:
-                groups.setdefault(_ancestors_strategies(results, run, seed), []).append(seed)
+                found = (results.record_of(ancestor, seed) for ancestor in lineage(run)[:-1])
+                strategies = tuple(each.about.get("strategy", "") if each else "" for each in found)
+                groups.setdefault(strategies, []).append(seed)
         done |= set(record.seeds)
         chains += [list(_chain(results, run, seeds)) for seeds in groups.values()]
     own = lambda fields: {name: value for name, value in fields.items() if name in Config.__dataclass_fields__}
@@ -130,14 +132,6 @@ def commands(results: Results, run: Run) -> str:
     text = " ; ".join(" && ".join(map(command, chain)) for chain in chains)
     known = all("strategy" in fields for chain in chains for fields in chain)
     return text if known else f"{text}  # strategy {UNRECORDED}"
-
-
-def _ancestors_strategies(results: Results, run: Run, seed: int) -> tuple[str, ...]:
-    if run.parent is None:
-        return ()
-    record = results.record_of(run.parent.run, seed)
-    own = record.about.get("strategy", "") if record else ""
-    return own, *_ancestors_strategies(results, run.parent.run, seed)
 
 
 def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] = ()) -> Iterator[Json]:
@@ -182,10 +176,10 @@ def shown(value: Value) -> str:
     ours = "never" if value.by_seed and ended and value.mean is None else number(value.mean, digits)
     ours = "diverged" if value.mean is None and value.diverged else ours
     if value.std is not None:
-        ours += f" +- {value.std:.{digits}f} (n = {len(value.numbers)})"
+        ours += f" +- {value.std:.{digits}f} (n = {len(value.defined)})"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
-    if value.scale == "paper" and len(value.numbers) == 1 and value.jump is not None:
+    if value.scale == "paper" and len(value.defined) == 1 and value.jump is not None:
         ours += f" ({value.jump:.{digits}f})"
     mark = MARKS.get(value.agreement or "", "")
     ours = f"{mark}{ours}{mark}"
@@ -195,7 +189,7 @@ def shown(value: Value) -> str:
 
 def legend(item: Item, numbers: list[Value]) -> str:
     """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-."""
-    counts = sorted({len(value.numbers) for value in numbers if value.mean is not None})
+    counts = sorted({len(value.defined) for value in numbers if value.mean is not None})
     if not counts:
         return "No number yet: no run has finished."
     parts = [f"Of one seed: {_descriptions(item, numbers)}."]

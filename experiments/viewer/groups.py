@@ -125,7 +125,7 @@ def _row(item: Item, value: Value) -> tuple:
     # Numbers of a stand-in are not compared with printed ones.
     printed = str(value.cell.printed) if value.cell.printed and value.scale == "paper" else None
     unit = value.cell.measure.unit
-    return value.cell.row.title, _panel(item, value.cell), printed, value.mean, value.std, len(value.numbers), unit
+    return value.cell.row.title, _panel(item, value.cell), printed, value.mean, value.std, len(value.defined), unit
 
 
 def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:
