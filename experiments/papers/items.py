@@ -8,7 +8,7 @@ from typing import Any
 from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
-from .remarks import assumptions
+from .remarks import assumptions, subjects
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
@@ -139,17 +139,24 @@ class Reproduced:
       trend_seeds: at trend scale.
       stated: claims about it that are not in claims.csv.
       standin: data and networks at trend scale, and what else is smaller there.
-      cost: at paper scale, in words.
     """
 
     name: str
-    title: str
     base: Variation
     seeds: tuple[int, ...] = (0, 1, 2)
     trend_seeds: tuple[int, ...] = TREND_SEEDS
     stated: tuple[Claim, ...] = ()
     standin: str = ""
-    cost: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its subject, one line."""
+        return subjects()[self.name][0]
+
+    @property
+    def cost(self) -> str:
+        """Cost at paper scale, in words."""
+        return subjects()[self.name][1]
 
     @functools.cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -316,8 +323,12 @@ class Sketch:
     """An illustration, which needs no computation."""
 
     name: str
-    title: str
     why: str
+
+    @property
+    def title(self) -> str:
+        """Its subject, one line."""
+        return subjects()[self.name][0]
 
 
 # An entry of the catalogue.
@@ -327,7 +338,7 @@ AnyItem = Item | Analysis | Sketch
 def file_stem(item: AnyItem) -> str:
     """Returns the name of an item's files, without their suffix.
 
-    >>> file_stem(Sketch("ghb/figure5", "", ""))
+    >>> file_stem(Sketch("ghb/figure5", ""))
     'ghb_figure5'
     """
     return item.name.replace("/", "_")

@@ -36,6 +36,12 @@ def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 @functools.cache
+def subjects() -> dict[str, tuple[str, str]]:
+    """Returns item -> (its subject in one line, its cost at paper scale in words)."""
+    return {line["item"]: (line["title"], line["cost"]) for line in lines_of(FOLDER / "items.csv")}
+
+
+@functools.cache
 def errata() -> tuple[Erratum, ...]:
     """Returns all errata, paper by paper."""
     return tuple(Erratum(*cells) for cells in rows_of(FOLDER / "errata.md"))

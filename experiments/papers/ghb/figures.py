@@ -26,45 +26,33 @@ def _at_alpha(alpha: float) -> Variation:
 ALPHA_COLUMNS = tuple(_at_alpha(alpha) for alpha in ALPHAS)
 
 
-def _over_alpha(name: str, title: str, measure: Measure) -> Item:
+def _over_alpha(name: str, measure: Measure) -> Item:
     """Returns a sweep over the Dirichlet parameter."""
     return settings.item(
         name=name,
-        title=title,
         rows=ALPHA_ROWS,
         columns=ALPHA_COLUMNS,
         variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",
         standin=standin.described(ALPHA_COLUMNS, ALPHA_ROWS),
-        cost="six methods x six values x 5 seeds x 10,000 rounds of LeNet-5: for a GPU",
     )
 
 
-FIGURE1 = _over_alpha(
-    "ghb/figure1",
-    "Accuracy of the last 100 rounds by the Dirichlet parameter, CIFAR-10, LeNet-5",
-    MeanLast(),
-)
+FIGURE1 = _over_alpha("ghb/figure1", MeanLast())
 # Absolute in the paper, 81 % of its centralized accuracy (86.48 in Table 6): the same share at trend scale.
 TARGET = 70.0
 TREND_TARGET = round(0.81 * standin.CENTRALIZED, 2)
-FIGURE7 = _over_alpha(
-    "ghb/figure7",
-    f"Rounds to {TARGET:g} % by the Dirichlet parameter, CIFAR-10, LeNet-5",
-    RoundsTo(percent=TARGET, trend=TREND_TARGET),
-)
+FIGURE7 = _over_alpha("ghb/figure7", RoundsTo(percent=TARGET, trend=TREND_TARGET))
 
 # Figure 2
 FIGURE2 = settings.item(
     name="ghb/figure2",
-    title="Accuracy over rounds, ResNet-20, one class per client",
     rows=tables.TABLE10_ROWS,
     columns=tables.ONE_CLASS_COLUMNS,
     overrides=settings.OF_RESNET,
     draw="curves",
     standin=settings.standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
-    cost="read off Table 10's runs",
 )
 
 # Figure 3: tau -> the one that stands in for it where 3 of 100 clients take part, not 10: 33 is 1 / C there.
@@ -94,7 +82,6 @@ def _at_tau(column: Variation, tau: int) -> Variation:
 FLAT = tuple(dataclasses.replace(settings.BY_NAME[name], printed=()) for name in ("fedavg", "local_ghb", "fedhbm"))
 FIGURE3 = settings.item(
     name="ghb/figure3",
-    title="Generalized heavy-ball momentum over different spans, one class per client, ResNet-20",
     rows=(Variation("ghb", "GHB"), *FLAT),
     columns=tuple(_at_tau(column, tau) for column in tables.ONE_CLASS_COLUMNS for tau in TAUS),
     overrides=settings.OF_RESNET,
@@ -102,13 +89,11 @@ FIGURE3 = settings.item(
     axis="tau",
     standin=f"CIFAR-10: digits, a small CNN, 3 of 100 clients, 400 rounds; spans {', '.join(map(str, TAUS.values()))} "
     "for those of 10 of 100 clients; CIFAR-100: nothing.",
-    cost="six spans of GHB on two data sets, 5 seeds x 10,000 or 20,000 rounds of ResNet-20, and Table 10's runs",
 )
 
 # Figure 4, Stack Overflow: FedHBM's anchor at a client's first participation.
 FIGURE4A = settings.item(
     name="ghb/figure4a",
-    title="FedHBM with different anchors at the first participation, Stack Overflow",
     rows=(
         FEDAVG,
         FEDHBM,
@@ -126,7 +111,6 @@ FIGURE4A = settings.item(
     ),
     draw="curves",
     standin="Digits with one class per client, 3 of 100 clients, a hidden layer of 64, 150 rounds.",
-    cost="four runs of 1,500 rounds of the LSTM: for a GPU with the data set",
 )
 
 # Figure 4, CIFAR: warm start from a backbone that was trained on the other data set.
@@ -159,7 +143,6 @@ SCRATCH = (
 )
 FIGURE4B = settings.item(
     name="ghb/figure4b",
-    title="FedAvg and FedHBM from scratch and from a backbone of the other CIFAR set, one class per client",
     rows=(
         FEDAVG,
         FEDHBM,
@@ -172,12 +155,10 @@ FIGURE4B = settings.item(
     ),
     draw="curves",
     standin="Fashion-MNIST with one class per client, two layers of 200, 100 rounds, from 10 epochs on MNIST.",
-    cost="Table 6's runs of LeNet-5, and 12 runs of 10,000 or 20,000 rounds of it: for a GPU",
 )
 
 FIGURE5 = Sketch(
     name="ghb/figure5",
-    title="How clients' updates enter the heavy-ball momentum",
     why="it is a drawing of the idea",
 )
 
@@ -185,7 +166,6 @@ FIGURE5 = Sketch(
 BETAS = ("0", "0.9", "0.99", "1")
 FIGURE6 = settings.item(
     name="ghb/figure6",
-    title="FedHBM with beta = 0, 0.9, 0.99 and 1, one class per client",
     rows=tuple(
         Variation(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
         for beta in BETAS
@@ -199,7 +179,6 @@ FIGURE6 = settings.item(
     ),
     draw="curves",
     standin="Digits, a hidden layer of 64, and Fashion-MNIST, two layers of 200, in place of the CIFAR sets.",
-    cost="three runs in addition to Table 3's FedHBM on two data sets, 5 seeds: for a GPU",
 )
 
 # Figure 8: factor of the learning rate per round -> --lr_decay.
@@ -218,13 +197,11 @@ def _decay(factor: str) -> Variation:
 
 FIGURE8 = settings.item(
     name="ghb/figure8",
-    title="FedHBM with rates that fall by a factor per round, CIFAR-100, ResNet-20",
     rows=tuple(_decay(factor) for factor in DECAYS),
     columns=(settings.RESNET_SILO[2], settings.RESNET_SILO[3]),
     draw="curves",
     standin=f"Fashion-MNIST with one class per client, two layers of 200, 100 rounds, decays {STRONGER} times as "
     "strong; iid: nothing.",
-    cost="five runs on two federations, 5 seeds x 20,000 rounds of ResNet-20: for a GPU",
 )
 
 ITEMS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4A, FIGURE4B, FIGURE5, FIGURE6, FIGURE7, FIGURE8)

@@ -13,18 +13,15 @@ from . import settings
 TABLE3_COLUMNS = (*settings.LENET_SILO, *settings.SHAKESPEARE)
 TABLE3 = settings.item(
     name="ghb/table3",
-    title="Cross-silo: accuracy of the last 100 rounds of twelve methods, LeNet-5 and an LSTM",
     base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_SILO, settings.ACCURACY)),
     rows=settings.METHODS,
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "3"),
     standin=settings.standin_text(TABLE3_COLUMNS, settings.METHODS),
-    cost="Shakespeare: half an hour a seed on two cores; 5 seeds x 10,000 or 20,000 rounds of LeNet-5: for a GPU",
 )
 TABLE4 = settings.item(
     name="ghb/table4",
-    title="Cross-device: accuracy of the last 100 rounds of twelve methods, LeNet-5 and an LSTM",
     base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_DEVICE, settings.ACCURACY)),
     rows=settings.METHODS,
     columns=(*settings.LENET_DEVICE, settings.STACKOVERFLOW),
@@ -32,7 +29,6 @@ TABLE4 = settings.item(
     table=("ghb", "4"),
     standin=f"{standin.described(settings.LENET_DEVICE, settings.METHODS)} 3 of 100 clients in each round. The others: "
     "nothing.",
-    cost="CIFAR-10: 2 hours a run on two cores; the others for a GPU",
 )
 
 TABLE10_ROWS = settings.picked(
@@ -41,14 +37,12 @@ TABLE10_ROWS = settings.picked(
 ONE_CLASS_COLUMNS = (settings.RESNET_SILO[0], settings.RESNET_SILO[2])
 TABLE10 = settings.item(
     name="ghb/table10",
-    title="Cross-silo: accuracy of the last 100 rounds of nine methods, ResNet-20",
     base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_SILO, settings.ACCURACY)),
     rows=TABLE10_ROWS,
     columns=settings.RESNET_SILO,
     overrides=settings.OF_RESNET,
     table=("ghb", "10"),
     standin=f"{settings.standin_text(settings.RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
-    cost="5 seeds x 10,000 or 20,000 rounds of ResNet-20 per cell: for a GPU",
 )
 
 # Tables 9 and 11 do not show these.
@@ -68,14 +62,12 @@ TABLE11_ROWS = (
 )
 TABLE11 = settings.item(
     name="ghb/table11",
-    title="Table 3's methods and FedHBM with Nesterov's gradients",
     base=dataclasses.replace(settings.BASE, printed=(settings.ACCURACY,)),
     rows=TABLE11_ROWS,
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "11"),
     standin=settings.standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
-    cost="Table 3's runs and five of FedHBM with Nesterov's gradients per column",
 )
 
 # Tables 2 and 9: rounds to a target, a share of the centralized accuracy; of Fashion-MNIST, Table 6 has it.
@@ -112,7 +104,6 @@ def _target_columns(silo: Variation, device: Variation, dataset: str) -> tuple[V
 TABLE2_COLUMNS = _target_columns(settings.LENET_SILO[0], settings.LENET_DEVICE[0], "CIFAR-10")
 TABLE2 = settings.item(
     name="ghb/table2",
-    title="Rounds to 70, 80 and 90 % of the centralized accuracy, CIFAR-10, one class per client, LeNet-5",
     rows=settings.METHODS,
     columns=TABLE2_COLUMNS,
     variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
@@ -120,14 +111,12 @@ TABLE2 = settings.item(
     standin=f"{standin.described(TABLE2_COLUMNS[:2], settings.METHODS)} Cross-device: 3 of 100 clients in each round. "
     f"Targets are shares of {standin.CENTRALIZED:g} %, the accuracy of the stand-in's network trained centrally; there "
     "is an evaluation in 20 rounds, and one in each of the last 50.",
-    cost="read off the runs of Tables 3 and 4",
 )
 
 TABLE9_ROWS = tuple(row for row in settings.METHODS if row.name not in NOT_SHOWN)
 TABLE9_COLUMNS = _target_columns(settings.LENET_SILO[2], settings.LENET_DEVICE[2], "CIFAR-100")
 TABLE9 = settings.item(
     name="ghb/table9",
-    title="Rounds to 60, 70 and 80 % of the centralized accuracy, CIFAR-100, one class per client, LeNet-5",
     rows=TABLE9_ROWS,
     columns=TABLE9_COLUMNS,
     variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALIZED),
@@ -135,7 +124,6 @@ TABLE9 = settings.item(
     # FedDyn diverges there: no speed-up of it is printed.
     standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALIZED:g} %, the "
     "centralized accuracy; cross-device: nothing.",
-    cost="read off the runs of Tables 3 and 4",
 )
 
 # Table 5: large-scale data.
@@ -173,7 +161,6 @@ TABLE5_ROWS = settings.picked("fedavg", "scaffold", "fedavgm", "mime_momentum", 
 MOMENTUM = tuple(Fields(algorithm=f"mime:beta={beta},server_lr=1{settings.MIME}") for beta in ("0.99", "0.9"))
 TABLE5 = settings.item(
     name="ghb/table5",
-    title="Large scale: Landmarks and iNaturalist, MobileNetV2",
     rows=TABLE5_ROWS,
     columns=(
         LANDMARKS,
@@ -190,7 +177,6 @@ TABLE5 = settings.item(
     table=("ghb", "5"),
     standin="Landmarks: Fashion-MNIST with alpha = 0.05, two layers of 200, 100 rounds; iNaturalist: digits with one "
     "class per client, a hidden layer of 64, 150 rounds of 3, 10 and 20 of 100 clients.",
-    cost="5 seeds x 3,000 rounds of MobileNetV2 on 224 x 224 images: for a GPU with the data sets",
 )
 
 # Table 6: one client that holds all and keeps its momentum from epoch to epoch; a round is an epoch.
@@ -243,7 +229,6 @@ LENET_10 = _images(10, settings.LENET, "LeNet-5", 0.01, CENTRAL_CIFAR16)
 LENET_100 = _images(100, settings.LENET, "LeNet-5", 0.01, CENTRAL_FASHION | {"augment": "none"})
 TABLE6 = settings.item(
     name="ghb/table6",
-    title="Centralized training: accuracy of the last 10 epochs",
     base=CENTRAL_BASE,
     rows=(Variation("sgd", "SGD", printed=(("algorithm", "SGD"),)),),
     columns=(
@@ -265,7 +250,6 @@ TABLE6 = settings.item(
     table=("ghb", "6"),
     standin="CIFAR-10, LeNet-5: the images and the network that stand in for it in Table 3, 30 epochs; CIFAR-100, "
     "LeNet-5: Fashion-MNIST, two layers of 200, 10 epochs; the accuracy of the last epoch.",
-    cost="150 epochs of 50,000 images, 75 of 200,000 windows: for a GPU",
 )
 
 ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE9, TABLE10, TABLE11)

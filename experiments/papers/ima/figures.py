@@ -10,23 +10,20 @@ from .tables import STARTS
 # Figure 5 (c)
 FIGURE5 = settings.item(
     name="ima/figure5",
-    title="Accuracy over rounds with and without IMA, two shards per client, without decay of the rate",
     base=settings.PLAIN,
     rows=(settings.FEDAVG,),
     columns=(Variation("shards", "two shards per client"),),
     variants=(Variation("base", "model"), settings.averaging("ima", "IMA")),
     draw="curves",
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
-    cost="Figure 1's run, and a fork of its last quarter",
 )
 
 
 # Figures 6 and 7: one parameter along the axis.
-def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], **more: Any) -> Item:
+def _sweep(name: str, axis: str, columns: tuple[Variation, ...], **more: Any) -> Item:
     """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares."""
     return settings.item(
         name=name,
-        title=title,
         base=settings.SWEPT,
         rows=(settings.FEDAVG,),
         columns=columns,
@@ -52,11 +49,9 @@ def _at_alpha(alpha: float) -> Variation:
 
 FIGURE6A = _sweep(
     "ima/figure6a",
-    "FedAvg with and without IMA, by the Dirichlet parameter",
     "Dirichlet alpha",
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
     standin=f"{settings.STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
-    cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
     variants=COMPARED,
 )
 
@@ -74,35 +69,29 @@ def _at_share(share: float) -> Variation:
 
 FIGURE6B = _sweep(
     "ima/figure6b",
-    "FedAvg with and without IMA, by the share of clients that take part",
     "share of clients per round",
     tuple(_at_share(share) for share in SHARES),
     standin=f"{settings.STANDIN}.",
-    cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
     variants=COMPARED,
 )
 
 EPOCHS = (3, 5, 7, 9, 11, 13, 15, 17)
 FIGURE6C = _sweep(
     "ima/figure6c",
-    "FedAvg with and without IMA, by local epochs",
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
     standin=f"{settings.STANDIN}.",
-    cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
     variants=COMPARED,
 )
 
 FIGURE7A = _sweep(
     "ima/figure7a",
-    "FedAvg with IMA, by the round that averaging begins at",
     "first averaged round of 400",
     tuple(
         settings.averaging(f"start{start}", f"from {start}", start=share, x=float(start))
         for start, share in STARTS.items()
     ),
     standin=f"{settings.STANDIN}; averaging from the same shares of the rounds.",
-    cost="Table II's runs of FedAvg",
 )
 
 WINDOWS = (1, 3, 5, 10, 20)
@@ -110,7 +99,6 @@ WINDOWS = (1, 3, 5, 10, 20)
 FILLING = {10: 0.2, 20: 0.2}
 FIGURE7B = _sweep(
     "ima/figure7b",
-    "FedAvg with IMA, by the size of its window",
     "window P",
     tuple(
         settings.averaging(
@@ -119,7 +107,6 @@ FIGURE7B = _sweep(
         for size in WINDOWS
     ),
     standin=f"{settings.STANDIN}.",
-    cost="Table I's run of FedAvg, and five forks of its last third",
 )
 
 ITEMS = (FIGURE5, FIGURE6A, FIGURE6B, FIGURE6C, FIGURE7A, FIGURE7B)

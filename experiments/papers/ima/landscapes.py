@@ -24,14 +24,12 @@ CLIENTS = CHECKPOINTS | {"clients": 3}
 COARSE = {"points": 15}
 POINTS = "15 points along an axis."
 PLANE_STANDIN = f"{settings.STANDIN}; {POINTS}"
-EVALUATED = "441 evaluations of 10,000 images"
 
 
-def _through_clients(panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str) -> Analysis:
+def _through_clients(panel: str, base: Variation, stage: str, standin: str) -> Analysis:
     """Returns the plane through three clients' models of one round."""
     return settings.analysis(
         name=f"ima/figure{panel}",
-        title=f"Loss and error on the plane through three clients' models, {stage}; {federation}",
         kind="plane",
         base=base,
         runs=(settings.FEDAVG,),
@@ -39,15 +37,13 @@ def _through_clients(panel: str, base: Variation, stage: str, federation: str, s
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
         standin=standin,
-        cost=f"{cost}; {EVALUATED}",
     )
 
 
-def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -> Analysis:
+def _through_checkpoints(panel: str, base: Variation, **more: Any) -> Analysis:
     """Returns the plane through three global models of one run."""
     return settings.analysis(
         name=f"ima/figure{panel}",
-        title=title,
         kind="plane",
         base=base,
         options=CHECKPOINTS,
@@ -59,43 +55,26 @@ def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -
 
 # Figures 1 and 8: the same plane at three stages; 10 clients that all take part in Figure 8.
 FIGURE1 = tuple(
-    _through_clients(
-        f"1{panel}",
-        settings.PLAIN,
-        stage,
-        "CIFAR-10, two shards per client",
-        PLANE_STANDIN,
-        "a run of CIFAR-10, CNN, 400 rounds",
-    )
+    _through_clients(f"1{panel}", settings.PLAIN, stage, PLANE_STANDIN)
     for panel, stage in zip("abc", STAGES, strict=True)
 )
+OF_TEN_STANDIN = f"Digits, a hidden layer of 64, all of 10 clients, 60 rounds; {POINTS}"
 FIGURE8 = tuple(
-    _through_clients(
-        f"8{panel}",
-        CROSS_SILO_HALF,
-        stage,
-        "CIFAR-10, two shards each, all of 10 clients",
-        f"Digits, a hidden layer of 64, all of 10 clients, 60 rounds; {POINTS}",
-        "a run of CIFAR-10, CNN, 10 clients, 200 rounds",
-    )
+    _through_clients(f"8{panel}", CROSS_SILO_HALF, stage, OF_TEN_STANDIN)
     for panel, stage in zip("abc", STAGES, strict=True)
 )
 FIGURE1D = _through_checkpoints(
     "1d",
-    "Loss and error on the plane through the global models of the last three rounds",
     settings.PLAIN,
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
-    cost=f"a fork of the last third of Figure 1's run; {EVALUATED}",
 )
 FIGURE9 = _through_checkpoints(
     "9",
-    "Loss and error on the plane through the global models of an early, a middle and a late round",
     settings.PLAIN,
     runs=(settings.FEDAVG,),
     at=tuple(STAGES.values()),
-    cost=f"Figure 1's run; {EVALUATED}",
 )
 
 # Figure 10: the same plane on six columns of Table I.
@@ -114,39 +93,29 @@ def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
     )
 
 
-# Panel -> (run, description of data and clients, substitutes).
+# Panel -> (run, substitutes).
 PANELS = {
-    "a": (_of_column(settings.FMNIST_SHARDS), "Fashion-MNIST, CNN, two shards per client", ON_FASHION),
+    "a": (_of_column(settings.FMNIST_SHARDS), ON_FASHION),
     "b": (
         _of_column(settings.FMNIST_DIRICHLET, settings.SMALL_FASHION | {"partition": settings.DIRICHLET}),
-        "Fashion-MNIST, CNN, Dirichlet shares",
         ON_FASHION,
     ),
-    "c": (_of_column(settings.CNN_SHARDS), "CIFAR-10, CNN, two shards per client", PLANE_STANDIN),
-    "d": (_of_column(settings.CNN_DIRICHLET), "CIFAR-10, CNN, Dirichlet shares", PLANE_STANDIN),
-    "e": (
-        _of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}),
-        "CIFAR-10, ResNet-18, two shards per client",
-        RESIDUAL_STANDIN,
-    ),
+    "c": (_of_column(settings.CNN_SHARDS), PLANE_STANDIN),
+    "d": (_of_column(settings.CNN_DIRICHLET), PLANE_STANDIN),
+    "e": (_of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}), RESIDUAL_STANDIN),
     "f": (
         _of_column(settings.RESNET_DIRICHLET, RESIDUAL | {"partition": settings.DIRICHLET + settings.FEW}),
-        "CIFAR-10, ResNet-18, Dirichlet shares",
         RESIDUAL_STANDIN,
     ),
 }
-FIGURE10 = tuple(
-    _through_clients(f"10{panel}", base, "late", federation, standin, "a run of 400 rounds")
-    for panel, (base, federation, standin) in PANELS.items()
-)
+FIGURE10 = tuple(_through_clients(f"10{panel}", base, "late", standin) for panel, (base, standin) in PANELS.items())
 
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.
-def _factors(number: int, title: str, *panels: str) -> Analysis:
+def _factors(number: int, *panels: str) -> Analysis:
     """Returns one of the three figures, which show different factors of the same runs."""
     return settings.analysis(
         name=f"ima/figure{number}",
-        title=f"{title}, with and without decay of the rate",
         kind="factors",
         base=CROSS_SILO,
         runs=(
@@ -158,36 +127,19 @@ def _factors(number: int, title: str, *panels: str) -> Analysis:
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
         standin="Digits, a hidden layer of 64, all of 10 clients with two shards each, 120 rounds.",
-        cost="two runs of CIFAR-10, CNN, 10 clients, 400 rounds; 20 checkpoints, whose clients train twice",
     )
 
 
 FACTORS = (
-    _factors(
-        2,
-        "Bias and error of clients' models on their own and on others' data",
-        "bias (squared error)",
-        "error (%)",
-    ),
-    _factors(
-        3,
-        "Locality of clients' models, and the test loss of their mean",
-        r"locality $\|w_k - w\|_2$",
-        "test loss of the mean",
-    ),
-    _factors(
-        4,
-        "Variance of clients' models, and the covariance between them",
-        "variance",
-        "covariance (linear CKA)",
-    ),
+    _factors(2, "bias (squared error)", "error (%)"),
+    _factors(3, r"locality $\|w_k - w\|_2$", "test loss of the mean"),
+    _factors(4, "variance", "covariance (linear CKA)"),
 )
 
 # Figures 5 (b) and 7 (c): all test images, and as many training images, one fixed draw.
 LINE = Fields(count=10_000)
 FIGURE5B = settings.analysis(
     name="ima/figure5b",
-    title="Loss and accuracy between the global models of two rounds",
     kind="line",
     base=settings.PLAIN,
     runs=(settings.FEDAVG,),
@@ -195,18 +147,15 @@ FIGURE5B = settings.analysis(
     options=LINE,
     trend_options=Fields(),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
-    cost="Figure 1's run; 41 evaluations",
 )
 FIGURE7C = settings.analysis(
     name="ima/figure7c",
-    title="Loss and accuracy between the final models of FedAvg without and with IMA",
     kind="line",
     base=settings.SWEPT.merged(**settings.FEDAVG.paper),
     runs=(dataclasses.replace(settings.FEDAVG, label="without IMA"), settings.averaging("ima", "with IMA")),
     options=LINE,
     trend_options=Fields(),
     standin=f"{settings.STANDIN}.",
-    cost="Table I's two runs of FedAvg; 41 evaluations",
 )
 
 ITEMS = (*FIGURE1, FIGURE1D, *FACTORS, FIGURE5B, FIGURE7C, *FIGURE8, FIGURE9, *FIGURE10)

@@ -23,7 +23,6 @@ FEWER_METHODS = Override(
 
 TABLE1 = settings.item(
     name="ima/table1",
-    title="IMA on top of eight methods: accuracy of the last 10 rounds",
     rows=settings.METHODS,
     columns=settings.COLUMNS,
     variants=WITH_AND_WITHOUT,
@@ -35,7 +34,6 @@ TABLE1 = settings.item(
     table=("ima", "I"),
     standin=f"CIFAR-10 with the CNN: {settings.standin_text(settings.COLUMNS, settings.METHODS)} Fashion-MNIST's "
     "shards: itself, two layers of 200, one local epoch, 100 rounds, FedAvg and FedAdam. Other columns: nothing.",
-    cost="Fashion-MNIST: 20 minutes a run on two cores; CIFAR-10's CNN some hours; the others for a GPU",
 )
 
 # Table II
@@ -66,7 +64,6 @@ TABLE2_ROWS = tuple(row for row in settings.METHODS if row.name in SHOWN)
 
 TABLE2 = settings.item(
     name="ima/table2",
-    title="Rounds to the target, and speed-up, when IMA begins at different rounds",
     base=settings.BASE.merged(eval_every=1),
     rows=TABLE2_ROWS,
     columns=(settings.CNN_DIRICHLET,),
@@ -75,7 +72,6 @@ TABLE2 = settings.item(
     table=("ima", "II"),
     standin=f"{settings.standin_text((settings.CNN_DIRICHLET,), TABLE2_ROWS)} Averaging from the same shares of the "
     f"rounds, target {TREND_TARGET} %.",
-    cost="Table I's runs, and three more forks of each: CIFAR-10, CNN, 400 rounds",
 )
 
 # Table III
@@ -104,7 +100,6 @@ WITHOUT_GMA = Override(
 
 TABLE3 = settings.item(
     name="ima/table3",
-    title="IMA with five treatments of the learning rate while it averages",
     rows=settings.METHODS,
     columns=(settings.CNN_DIRICHLET,),
     variants=SCHEDULE_VARIANTS,
@@ -114,7 +109,6 @@ TABLE3 = settings.item(
     ),
     table=("ima", "III"),
     standin=settings.standin_text((settings.CNN_DIRICHLET,), settings.METHODS),
-    cost="Table I's runs, and four more forks of each: CIFAR-10, CNN, the last 100 of 400 rounds",
 )
 
 ITEMS = (TABLE1, TABLE2, TABLE3)

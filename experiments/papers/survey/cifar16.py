@@ -23,7 +23,6 @@ IMA = averaging("ima", "IMA, P = 5", more=",schedule=none")
 
 TABLE3 = Item(
     name="survey/table3",
-    title="CIFAR-10 at 16x16, one class per client, 10 of 100 clients, 1,000 rounds",
     base=Variation("cifar16", paper=BASE.fields("trend") | standin.fields("alpha0")),
     rows=METHODS,
     columns=(Variation("alpha0", "CIFAR-10 at 16x16"),),
@@ -34,7 +33,6 @@ TABLE3 = Item(
     "at an end; the rates of FedAvg, FedProx and Local-GHB (0.1), of FedStale (0.2) and of SCAFFOLD (0.005) still lie "
     "at an end of what was tried. Other hyper-parameters were not searched. Methods without numbers have a rate and "
     "are not trained yet. IMA: from 75 % of the rounds on, at the same rate.",
-    cost="one to three minutes a run on two cores",
 )
 
 ITEMS = (TABLE3,)

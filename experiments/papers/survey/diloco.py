@@ -56,7 +56,6 @@ COMMON: dict[str, Any] = dict(
     "hold out (300 rounds, or those of the column with another H; seed 100, plays apart). IMA: the mean of the last "
     "five server models goes back to the workers from 85 % of the rounds on (H = 100: from 90 %, when five are "
     "there), at the same rate.",
-    cost="about two minutes a run on one core",
 )
 
 MODEL = Variation("base", "last model")
@@ -64,14 +63,12 @@ MODEL = Variation("base", "last model")
 
 TABLE4 = Item(
     name="survey/table4",
-    title="DiLoCo on Shakespeare's plays: windows, EMA, SWA and a decay of the inner rate",
     rows=(MODEL, *READOUTS, FED_BACK, DECAY),
     paired=True,
     **COMMON,
 )
 FIGURE2 = Item(
     name="survey/figure2",
-    title="Test loss of DiLoCo on Shakespeare's plays",
     rows=(MODEL, *(row for row in READOUTS if row.name in ("wima20", "ema")), DECAY),
     draw="curves",
     **COMMON,

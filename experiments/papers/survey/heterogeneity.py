@@ -38,7 +38,6 @@ def _column(partition: str, clients: int) -> Variation:
 
 TABLE1 = Item(
     name="survey/table1",
-    title="All methods x heterogeneity x participation on the digits, and one class per client of Fashion-MNIST",
     base=Variation("survey", paper=BASE.fields("trend")),
     rows=METHODS,
     columns=(
@@ -50,7 +49,6 @@ TABLE1 = Item(
     standin="100 clients; digits: a hidden layer of 64, 150 rounds of three epochs, batches of 7; Fashion-MNIST: two "
     "layers of 200, 100 rounds of one epoch, batches of 50. Rates come from one coarse search on the digits with one "
     "class per client (seed 100) and are the same in all columns.",
-    cost="seconds a run",
 )
 
 ITEMS = (TABLE1,)

@@ -63,19 +63,16 @@ COMMON: dict[str, Any] = dict(
     "clients of 10 examples, 100 rounds, two hidden layers of 32, clipped to 1). The noise multipliers are 0.5, 1, 2 "
     "and 4; epsilon is that of one seed at delta = 1e-4, for adding or removing a client. Rates and norms come from a "
     "coarse search (seed 100), whose privacy is not accounted.",
-    cost="a minute a column on two cores",
 )
 
 FIGURE1 = Item(
     name="survey/figure1",
-    title="Averages of private runs and their last models over epsilon",
     draw="sweep",
     axis="epsilon",
     **COMMON,
 )
 TABLE2 = Item(
     name="survey/table2",
-    title="Averages of private runs and their last models at four epsilons",
     paired=True,
     **COMMON,
 )

@@ -80,7 +80,6 @@ HYPOTHESES = tuple(Hypothesis(*cells) for cells in rows_of(pathlib.Path(__file__
 
 TABLE5 = Item(
     name="survey/table5",
-    title="SCAFFOLD with one class per client: the rule and the setting varied, CIFAR-10 at 16x16, 250 rounds",
     base=Variation("cifar16", paper=BASE.fields("trend") | SHORT),
     rows=ROWS,
     columns=(Variation("alpha0", "CIFAR-10 at 16x16"),),
@@ -91,7 +90,6 @@ TABLE5 = Item(
     "10 take part in each of 250 rounds, one epoch in batches of 20. The rate is 0.02, not searched, for all that name "
     "no other; 0.1 with all clients or one step in place of five, 0.05 with two steps. Accuracies of 2,000 "
     "test images.",
-    cost="ten seconds a run on two quiet cores; a minute with all clients",
 )
 
 ITEMS = (TABLE5,)

@@ -17,13 +17,11 @@ ON_FASHION = "Fashion-MNIST, two layers of 200, 100 rounds, W = 20."
 SHOWN = ("fedavg", "mime", "scaffold")
 FIGURE1 = settings.item(
     name="wima/figure1",
-    title="Accuracy over rounds with and without WIMA, CIFAR-100, one class per client",
     rows=tuple(row for row in settings.METHODS if row.name in SHOWN),
     columns=(settings.CIFAR100_0,),
     variants=WITH_AND_WITHOUT,
     draw="curves",
     standin=ON_FASHION,
-    cost="read off Table 2's runs",
 )
 
 # Figure 2
@@ -39,13 +37,11 @@ def _swa(start: float, cycle: int) -> Variation:
 
 FIGURE2 = settings.item(
     name="wima/figure2",
-    title="WIMA and SWA from different rounds on, CIFAR-100, one class per client",
     rows=settings.METHODS[:1],
     columns=(settings.CIFAR100_0,),
     variants=(*WITH_AND_WITHOUT, *(_swa(start, 10) for start in STARTS), _swa(0.75, 20)),
     draw="curves",
     standin=ON_FASHION,
-    cost="Table 2's FedAvg run, and four forks of it",
 )
 
 # Figure 3
@@ -74,14 +70,12 @@ FIGURE3_COLUMNS = tuple(
 )
 FIGURE3 = settings.item(
     name="wima/figure3",
-    title="FedAvg with more clients a round against WIMA with fewer",
     rows=FIGURE3_ROWS,
     columns=FIGURE3_COLUMNS,
     variants=WITH_AND_WITHOUT,
     draw="sweep",
     axis="clients per round",
     standin=standin.described(FIGURE3_COLUMNS, FIGURE3_ROWS),
-    cost="3 seeds x 10,000 rounds of 10 to 50 clients of ResNet-20: for a GPU",
 )
 
 ITEMS = (FIGURE1, FIGURE2, FIGURE3)

@@ -36,7 +36,6 @@ TABLE2_VARIANTS = (
 
 TABLE2 = settings.item(
     name="wima/table2",
-    title="WIMA on top of eleven methods: accuracy of the last 100 rounds",
     rows=settings.METHODS,
     columns=TABLE2_COLUMNS,
     variants=TABLE2_VARIANTS,
@@ -44,7 +43,6 @@ TABLE2 = settings.item(
     standin=f"{standin.described(TABLE2_COLUMNS, settings.METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; "
     "FEMNIST: MNIST by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and "
     "Shakespeare: nothing.",
-    cost="3 seeds x 10,000 rounds of ResNet-20 per cell: for a GPU",
 )
 
 # Table 3
@@ -63,7 +61,6 @@ LANDMARKS = Variation(
 
 TABLE3 = settings.item(
     name="wima/table3",
-    title="WIMA on Landmarks: FedAvg and SCAFFOLD read through a window of 370",
     rows=tuple(row for row in settings.METHODS if row.name in ("fedavg", "scaffold")),
     columns=(LANDMARKS,),
     variants=(
@@ -78,7 +75,6 @@ TABLE3 = settings.item(
     ),
     table=("wima", "3"),
     standin="Fashion-MNIST with alpha = 0.05 and two layers of 200; 100 rounds, W = 20.",
-    cost="3 seeds x 3,000 rounds of MobileNetV2 on 224 x 224 images: for a GPU with the data set (160 GB)",
 )
 
 # Table 4
@@ -98,14 +94,12 @@ TABLE4_VARIANTS = tuple(
 
 TABLE4 = settings.item(
     name="wima/table4",
-    title="FedAvg read through windows of five sizes, one class per client",
     rows=settings.METHODS[:1],
     columns=TABLE4_COLUMNS,
     variants=TABLE4_VARIANTS,
     table=("wima", "4"),
     standin="As in Table 2; on Fashion-MNIST windows of "
     f"{', '.join(f'{small} for {size}' for size, small in WINDOWS.items())}.",
-    cost="read off Table 2's FedAvg runs",
 )
 
 
@@ -131,13 +125,11 @@ TABLE5_COLUMNS = (settings.CIFAR10_0, settings.CIFAR10_005, settings.CIFAR100_0,
 TABLE5_VARIANTS = (_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all"))
 TABLE5 = settings.item(
     name="wima/table5",
-    title="FedAvg with the window's classifier, its features, or both",
     rows=TABLE5_ROWS,
     columns=TABLE5_COLUMNS,
     variants=TABLE5_VARIANTS,
     table=("wima", "5"),
     standin="As in Table 2, batches of 20.",
-    cost="3 seeds x 10,000 rounds of ResNet-20 per column, apart from Table 2's because of the batches: for a GPU",
 )
 
 ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5)

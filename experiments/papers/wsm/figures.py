@@ -17,7 +17,6 @@ BEST = {
 }
 FIGURE3_2 = settings.item(
     name="wsm/figure3_2",
-    title="Accuracy over rounds with and without WSM, each at its best learning rate",
     rows=(Variation("fedavg", "FedAvg"),),
     columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
     variants=settings.VARIANTS,
@@ -31,7 +30,6 @@ FIGURE3_2 = settings.item(
     ),
     draw="curves",
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
-    cost="read off Table 3.1's runs",
 )
 
 # Figure 3.3: CIFAR-10, one parameter along the axis.
@@ -44,11 +42,10 @@ SWEPT = Variation(
 )
 
 
-def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...]) -> Item:
+def _sweep(panel: str, axis: str, columns: tuple[Variation, ...]) -> Item:
     """Returns a panel of Figure 3.3."""
     return settings.item(
         name=f"wsm/figure3_3{panel}",
-        title=f"FedAvg with and without WSM, by {title}, CIFAR-10",
         base=SWEPT,
         rows=(Variation("fedavg", "FedAvg"),),
         columns=columns,
@@ -56,7 +53,6 @@ def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...]) ->
         draw="sweep",
         axis=axis,
         standin=f"{settings.STANDIN}.",
-        cost=f"{2 * len(columns)} runs of 4,000 rounds of ResNet-18: for a GPU",
     )
 
 
@@ -67,7 +63,6 @@ CLIENTS = 100
 SWEEPS = (
     _sweep(
         "a",
-        "the Dirichlet parameter",
         "Dirichlet alpha",
         tuple(
             dataclasses.replace(settings.at_alpha(alpha), absent="" if alpha in TREND_ALPHAS else FEWER, x=float(alpha))
@@ -76,7 +71,6 @@ SWEEPS = (
     ),
     _sweep(
         "b",
-        "the share of clients that take part",
         "share of clients per round",
         tuple(
             Variation(
@@ -92,7 +86,6 @@ SWEEPS = (
     _sweep(
         "c",
         "local epochs",
-        "local epochs",
         tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
     ),
 )
@@ -106,14 +99,12 @@ def _over_rounds(number: int, rounds: int, absent: str = "") -> Item:
     """Returns Figure 3.4 or 3.5, which differ in their number of rounds; `absent`: why one is not drawn below that."""
     return settings.item(
         name=f"wsm/figure3_{number}",
-        title=f"Accuracy over {rounds:,} rounds with GroupNorm and BatchNorm, with and without WSM",
         base=dataclasses.replace(settings.BASE, paper=settings.BASE.paper | {"num_rounds": rounds}),
         rows=(Variation("fedavg", "FedAvg", Fields(client_lr=RATE), absent=absent),),
         columns=settings.NORM_COLUMNS,
         variants=settings.VARIANTS,
         draw="curves",
         standin=settings.NORM_STANDIN,
-        cost=f"four runs of {rounds:,} rounds of ResNet-18: for a GPU",
     )
 
 
@@ -123,13 +114,11 @@ def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
     short = {} if rounds == SWEPT.paper["num_rounds"] else {"num_rounds": rounds}
     return Analysis(
         name=f"wsm/figure{number}",
-        title=f"What ten clients forget of each other's data in one local training after round {round:,}",
         kind="forgetting",
         base=SWEPT.merged(**short),
         runs=(Variation("base", "cross-entropy"), Variation("wsm", "WSM", Fields(loss="wsm"))),
         at=(round / rounds,),
         standin=f"{settings.STANDIN}.",
-        cost="Table 3.1's runs at rate 0.1" if not short else "two runs of one round of ResNet-18",
     )
 
 
@@ -141,13 +130,11 @@ FORGETTING = (
 )
 LABELS = Analysis(
     name="wsm/figure3_1",
-    title="Classes that ten clients hold, by the Dirichlet parameter",
     kind="labels",
     base=Variation("partitioned", paper=settings.BASE.paper | settings.CIFAR10.paper, trend=settings.CIFAR10.trend),
     runs=tuple(settings.at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
     options=Fields(clients=10),
     standin="Fashion-MNIST, split among 100 clients as well.",
-    cost="nothing is trained",
 )
 
 ITEMS = (

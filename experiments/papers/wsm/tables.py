@@ -10,14 +10,12 @@ from . import settings
 RATES = ("0.7", "0.5", "0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007")
 TABLE3_1 = settings.item(
     name="wsm/table3_1",
-    title="FedAvg with and without WSM at nine learning rates, ResNet-18 with BatchNorm and GroupNorm",
     rows=tuple(settings.at_rate(rate) for rate in RATES),
     columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
     variants=settings.VARIANTS,
     table=("wsm", "3.1"),
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 "
     "rounds; five rates.",
-    cost="54 runs of 4,000 rounds (FEMNIST 2,000) of ResNet-18: for a GPU",
 )
 
 # Table 3.2: 2 of 20 clients, one evaluation at the end.
@@ -39,7 +37,6 @@ def _method(name: str, label: str, algorithm: str, rate: float) -> Variation:
 
 TABLE3_2 = settings.item(
     name="wsm/table3_2",
-    title="Three methods with and without WSM, 2 of 20 clients",
     base=dataclasses.replace(
         settings.BASE,
         paper=settings.BASE.paper | {"num_rounds": 1500, "final_evals": 1},
@@ -54,7 +51,6 @@ TABLE3_2 = settings.item(
     variants=settings.VARIANTS,
     table=("wsm", "3.2"),
     standin=f"{settings.STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
-    cost="12 runs of 1,500 rounds of ResNet-18: for a GPU",
 )
 
 # Table 3.3: GroupNorm or BatchNorm alone.
@@ -62,7 +58,6 @@ NORM_RATES = ("0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007", "0.005")
 FEWER_RATES = "one of the eight rates fits into five minutes on two cores"
 TABLE3_3 = settings.item(
     name="wsm/table3_3",
-    title="FedAvg with and without WSM, ResNet-18 with one kind of norm, CIFAR-10",
     base=dataclasses.replace(settings.BASE, paper=settings.BASE.paper | {"num_rounds": 8000}),
     rows=tuple(
         dataclasses.replace(settings.at_rate(rate), absent="" if rate == settings.NORM_RATE else FEWER_RATES)
@@ -72,7 +67,6 @@ TABLE3_3 = settings.item(
     variants=settings.VARIANTS,
     table=("wsm", "3.3"),
     standin=settings.NORM_STANDIN,
-    cost="32 runs of 8,000 rounds of ResNet-18: for a GPU",
 )
 
 ITEMS = (TABLE3_1, TABLE3_2, TABLE3_3)

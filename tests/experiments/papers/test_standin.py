@@ -66,7 +66,7 @@ def test_a_cell_without_a_rate_is_absent_and_the_text_says_so(monkeypatch):
     monkeypatch.setattr(standin, "RATES", {"alpha0": {"fedavg": ("fedavg", 0.3)}})
     columns = tuple(Variation(name, name.upper(), trend=standin.fields(name)) for name in ("alpha0", "iid"))
     rows = (Variation("fedavg", "FedAvg"), Variation("mime", "MIME"))
-    table = standin.item(rows, columns, name="", title="", base=Variation("base"))
+    table = standin.item(rows, columns, name="", base=Variation("base"))
     changes = {(o.columns[0], o.rows[0]): o.variation for o in table.overrides}
     known = changes.pop(("alpha0", "fedavg"))
     assert known.fields("trend") == {"algorithm": "fedavg", "client_lr": 0.3} and not known.fields("paper")
