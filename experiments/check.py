@@ -60,9 +60,9 @@ def passed(name: str, command: list[str]) -> bool:
     return success
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_bool("tests", False, "Run the quick test suite, too.", flag_values=flag_values)
+    flags.DEFINE_bool("tests", False, "Run the quick test suite, too.")
     return {"flags": ["tests"]}
 
 

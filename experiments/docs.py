@@ -41,12 +41,10 @@ def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
     return status.returncode
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_string(
-        "out", "build/docs", "Folder to write to; the site is in its folder html.", flag_values=flag_values
-    )
-    flags.DEFINE_bool("gallery", True, "Run the examples of the gallery.", flag_values=flag_values)
+    flags.DEFINE_string("out", "build/docs", "Folder to write to; the site is in its folder html.")
+    flags.DEFINE_bool("gallery", True, "Run the examples of the gallery.")
     return {"flags": ["out", "gallery"]}
 
 

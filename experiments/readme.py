@@ -43,9 +43,9 @@ def generated(page: str) -> str:
     return with_part((GUIDE / page).read_text(), name, content())
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_bool("check", False, "Only check that the tables are up to date.", flag_values=flag_values)
+    flags.DEFINE_bool("check", False, "Only check that the tables are up to date.")
     return {"flags": ["check"]}
 
 

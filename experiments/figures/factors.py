@@ -173,7 +173,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 
 def _dashes(axis, curves: Sequence[tuple[str, str, str]]) -> None:
-    """Adds the legend of dashes to a panel."""
     look = {"color": "0.3", "marker": "o"}
     looks = [look | {"linestyle": dash} | (HOLLOW if place else {}) for place, (_, _, dash) in enumerate(curves)]
     handles = [axis.plot([], [], **each)[0] for each in looks]

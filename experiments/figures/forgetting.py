@@ -106,7 +106,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 
 def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colors: str, low: float, form: str) -> None:
-    """Draws a heat map with a number in every cell."""
     shown = axis.imshow(values, cmap=colors, vmin=low, vmax=-low or 1, aspect="equal")
     for (row, column), value in np.ndenumerate(values):
         red, green, blue, _ = shown.cmap(shown.norm(value))

@@ -79,7 +79,6 @@ def probe(
 
 
 def _batches(trained: TrainedModel, features: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Returns preprocessed batches of examples."""
     size = trained.prepared.config.eval_batch_size
     packed = evaluate.batches(features, min(size, len(features["y"])))
     pick = lambda i: {name: values[i] for name, values in packed.items()}

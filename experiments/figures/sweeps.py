@@ -80,7 +80,6 @@ def of_runs(
 
 
 def _value(label: str, config: Mapping[str, Any], parameter: str) -> float:
-    """Returns the value of a parameter in a run's configuration."""
     field, _, inner = parameter.partition(".")
     if field not in config:
         raise UserError(f"parameter '{parameter}': {label} has no flag --{field}.")

@@ -50,7 +50,6 @@ def compute(
 
 
 def _mean(rounds: Sequence[int | None]) -> float | None:
-    """Returns the mean over seeds; None if one does not reach the target."""
     reached = [number for number in rounds if number is not None]
     return float(np.mean(reached)) if len(reached) == len(rounds) else None
 
@@ -82,7 +81,6 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _known(result: dict[str, Any], name: str) -> bool:
-    """Whether all runs have recorded a cost."""
     return all(name in method for method in result["methods"])
 
 
@@ -135,7 +133,6 @@ def _texture(number: int) -> dict[str, Any]:
 
 
 def _sample(number: int):
-    """Returns the entry of a legend for the n-th target."""
     from matplotlib.patches import Patch
 
     return Patch(facecolor=style.NEUTRAL, **_texture(number))

@@ -238,7 +238,6 @@ class Item(Reproduced):
 
 
 def _at(scale: str, fields: Fields) -> Fields:
-    """Returns the fields of a run, which are shrunk at smoke scale."""
     return shrunk(fields) if scale == "smoke" else fields
 
 
@@ -259,7 +258,6 @@ def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
 
 
 def _merged(scale: str, variations: list[Variation]) -> Fields:
-    """Returns the fields of several variations; later ones win."""
     return functools.reduce(lambda merged, variation: merged | variation.fields(scale), variations, Fields())
 
 

@@ -15,19 +15,9 @@ MAIN_JOB = Fields.of(
     "num_rounds=400 local_epochs=3 batch_size=10 client_lr=0.05 final_evals=100"
 )
 # Every smoke run: a few rounds of a tiny network on the digits that come with scikit-learn.
-SMOKE = Fields(
-    dataset="digits",
-    data_dir="",
-    model="digits_mlp:hidden=8",
-    num_rounds=8,
-    local_epochs=1,
-    batch_size=16,
-    batching="epoch",
-    augment="none",
-    eval_every=2,
-    final_evals=2,
-    eval_examples=0,
-    client_lr=0.05,
+SMOKE = Fields.of(
+    "dataset=digits data_dir= model=digits_mlp:hidden=8 num_rounds=8 local_epochs=1 batch_size=16 batching=epoch "
+    "augment=none eval_every=2 final_evals=2 eval_examples=0 client_lr=0.05"
 )
 SMOKE_CLIENTS, SMOKE_COHORT = 20, 4
 # The digits have neither natural clients nor domains: this replaces the partitions that need them.

@@ -100,7 +100,6 @@ def _percent(value: float | None) -> float | None:
 
 
 def _csv_row(row: ComparisonRow) -> dict[str, Any]:
-    """Returns column -> value of comparison.csv."""
     interval = row.difference or Interval(None, None, 0, 0)
     low, high = formats.shown(interval).bounds or (None, None)
     difference = {
@@ -143,7 +142,6 @@ def _difference(row: ComparisonRow) -> tuple[str, str]:
 
 
 def _has_intervals(rows: Sequence[ComparisonRow]) -> bool:
-    """Whether any row has enough seeds for an interval."""
     return any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
 
 

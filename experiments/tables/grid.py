@@ -54,7 +54,6 @@ def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:
-    """Returns the field and the values of one --grid."""
     field, pieces = split_axis(text)
     if isinstance(default_of(field), (int, float)) and any(".." in piece for piece in pieces):
         raise UserError(f"grid={text} is a range; list the values of a grid, or draw from it with --search=optuna.")

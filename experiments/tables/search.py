@@ -283,7 +283,6 @@ class Search:
             self.study.tell(trial, score.mean, skip_if_finished=True)
 
     def _recorded(self) -> sweeps.Sweep:
-        """Returns all trials."""
         sweep = sweeps.Sweep(
             {name: pieces for name, (_, pieces) in self.space.items()}, {}, {}, {}, self.select, self.readout
         )

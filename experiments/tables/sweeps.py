@@ -252,7 +252,6 @@ def _head(sweep: Sweep) -> list[str]:
 
 
 def _has_intervals(sweep: Sweep) -> bool:
-    """Whether any run has enough seeds for an interval."""
     intervals = (score(summary, sweep.select, sweep.readout) for summary in sweep.summaries.values())
     return any(interval.seeds >= formats.MIN_SEEDS for interval in intervals)
 
@@ -277,7 +276,6 @@ def _in_order(sweep: Sweep) -> list[str]:
 
 
 def _values(sweep: Sweep) -> dict[str, list[str]]:
-    """Returns label -> the values of its point."""
     return {label: [grid.format_value(value) for value in point.values()] for label, point in sweep.points.items()}
 
 

@@ -250,7 +250,6 @@ def _state(record: Record, stopped: set[int], directory: pathlib.Path | None) ->
 
 
 def _facts(record: Record, name: str, directory: pathlib.Path | None) -> dict[str, str]:
-    """Returns the provenance of a run, title -> text."""
     about, stored = record.about, record.stored
     pairs = lambda facts: ", ".join(f"{key} {value}" for key, value in facts.items() if value)
     facts = {"directory": str(directory)} if directory is not None else {"run": name}

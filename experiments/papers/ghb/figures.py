@@ -18,7 +18,6 @@ ALPHA_ROWS = settings.picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_mo
 
 
 def _at_alpha(alpha: float) -> Variation:
-    """Returns the column of a Dirichlet parameter."""
     like = settings.cifar(10, alpha, settings.LENET, settings.SILO, standin.fields(f"alpha{alpha:g}".replace(".", "")))
     return Variation(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
 
@@ -27,7 +26,6 @@ ALPHA_COLUMNS = tuple(_at_alpha(alpha) for alpha in ALPHAS)
 
 
 def _over_alpha(name: str, measure: Measure) -> Item:
-    """Returns a sweep over the Dirichlet parameter."""
     return settings.item(
         name=name,
         rows=ALPHA_ROWS,
@@ -64,7 +62,6 @@ BETA = 0.9
 
 
 def _at_tau(column: Variation, tau: int) -> Variation:
-    """Returns a column with GHB at one tau."""
     trend = HETEROGENEOUS | {"algorithm": f"ghb:tau={TAUS[tau]},beta={BETA}"}
     return dataclasses.replace(
         column,
@@ -119,7 +116,6 @@ MNIST = tables.CENTRAL_FASHION | {"dataset": "mnist", "augment": "none"}
 
 
 def _scratch(column: Variation, trend: Fields | None) -> Variation:
-    """Returns a column that is trained from scratch."""
     return dataclasses.replace(
         column, trend=trend, absent="" if trend else "only Fashion-MNIST has another set like it here"
     )
@@ -188,7 +184,6 @@ STRONGER = 200
 
 
 def _decay(factor: str) -> Variation:
-    """Returns the row of a decay."""
     decay = DECAYS[factor]
     name, label = f"x{factor}".replace(".", ""), f"decay {factor if decay else 'none'}"
     fields = Fields(algorithm="fedhbm:beta=1", lr_decay=decay)

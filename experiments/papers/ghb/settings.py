@@ -78,14 +78,9 @@ RESNET_SILO = cifars(RESNET, SILO, ("alpha0", "iid"), FASHION)
 
 
 def _text(name: str, label: str, dataset: str, partition: str) -> Variation:
-    fields = Fields(
-        dataset=dataset,
-        partition="natural",
-        clients_per_round=10,
-        model="leaf_lstm",
-        batch_size=100,
-        client_lr=1.0,
-        num_rounds=250,
+    fields = Fields.of(
+        f"dataset={dataset} partition=natural clients_per_round=10 model=leaf_lstm batch_size=100 client_lr=1.0 "
+        "num_rounds=250"
     )
     keys = printed_at("Shakespeare-100x2000", partition, "LSTM-2x100")
     return Variation(name, label, fields, absent="a round of its LSTMs takes seven seconds on two cores", printed=keys)

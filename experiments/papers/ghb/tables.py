@@ -141,7 +141,6 @@ COHORTS = {10: ("0.1", 3), 50: ("0.5", 10), 100: ("1", 20)}
 
 
 def _inaturalist(clients: int) -> Variation:
-    """Returns the column of iNaturalist with a number of clients per round."""
     share, trend_clients = COHORTS[clients]
     return Variation(
         f"inaturalist_m{clients}",
@@ -194,13 +193,7 @@ CENTRAL_CIFAR16 = WITH_MOMENTUM | {
     "batch_size": 64,
     "client_lr": standin.CENTRAL_RATE,
 }
-CENTRAL_FASHION = WITH_MOMENTUM | {
-    "dataset": "fmnist",
-    "model": "mlp",
-    "batch_size": 64,
-    "client_lr": 0.01,
-    "num_rounds": 10,
-}
+CENTRAL_FASHION = WITH_MOMENTUM | Fields.of("dataset=fmnist model=mlp batch_size=64 client_lr=0.01 num_rounds=10")
 CENTRAL = (("partition", "centralized"), ("variant", "centralized"), settings.ACCURACY)
 
 

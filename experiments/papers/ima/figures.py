@@ -41,7 +41,6 @@ TREND_ALPHAS = {0.05: 0.08}
 
 
 def _at_alpha(alpha: float) -> Variation:
-    """Returns the column of a Dirichlet parameter."""
     trend = Fields(partition=f"yurochkin:alpha={TREND_ALPHAS.get(alpha, alpha)}{settings.FEW}")
     paper = Fields(partition=f"yurochkin:alpha={alpha}")
     return Variation(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
@@ -61,7 +60,6 @@ CLIENTS, TREND_CLIENTS = 100, 40
 
 
 def _at_share(share: float) -> Variation:
-    """Returns the column of a share of clients per round."""
     paper = Fields(clients_per_round=round(share * CLIENTS))
     trend = Fields(clients_per_round=round(share * TREND_CLIENTS))
     return Variation(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)

@@ -30,7 +30,6 @@ COHORTS = {10: "10 %", 3: "3 %"}
 
 
 def _column(partition: str, clients: int) -> Variation:
-    """Returns the column of a partition of the digits and a number of clients per round."""
     label, text = PARTITIONS[partition]
     fields = DIGITS | Fields(partition=text, clients_per_round=clients)
     return Variation(f"{partition}_m{clients}", f"{label}, {COHORTS[clients]}", fields)

@@ -31,7 +31,6 @@ def _wrap(task: str, noise: float, *more: str) -> Fields:
 
 
 def _column(task: str, noise: float) -> Variation:
-    """Returns the column of a task and a noise multiplier."""
     label, fields = TASKS[task]
     epsilon = EPSILON[task][noise]
     return Variation(

@@ -29,7 +29,6 @@ STARTS = (0.25, 0.5, 0.75)
 
 
 def _swa(start: float, cycle: int) -> Variation:
-    """Returns the variant with SWA from a share of the rounds on."""
     wrap = Fields(wrap=[f"swa:start={start},cycle={cycle}"])
     name, label = f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}"
     return Variation(name, label, wrap, fork=start, lead_rounds=1)

@@ -43,7 +43,6 @@ SWEPT = Variation(
 
 
 def _sweep(panel: str, axis: str, columns: tuple[Variation, ...]) -> Item:
-    """Returns a panel of Figure 3.3."""
     return settings.item(
         name=f"wsm/figure3_3{panel}",
         base=SWEPT,

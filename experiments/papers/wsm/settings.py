@@ -12,18 +12,9 @@ SKEW = "dirichlet:alpha=0.1,prior=symmetric"
 # Accuracies are printed as fractions; the mean of the last 100 rounds.
 BASE = Variation(
     "wsm",
-    paper=Fields(
-        partition=SKEW,
-        num_clients=100,
-        val_fraction=0.1,
-        algorithm="fedavg",
-        local_epochs=3,
-        batch_size=64,
-        client_lr=0.1,
-        weight_decay=1e-4,
-        num_rounds=4000,
-        eval_every=100,
-        final_evals=100,
+    paper=Fields.of(
+        f"partition={SKEW} num_clients=100 val_fraction=0.1 algorithm=fedavg local_epochs=3 batch_size=64 "
+        "client_lr=0.1 weight_decay=1e-4 num_rounds=4000 eval_every=100 final_evals=100"
     ),
     trend=Fields(eval_every=10, final_evals=30),
     printed=(("algorithm", "FedAvg"), ("metric", "test_accuracy_fraction")),

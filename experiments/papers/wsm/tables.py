@@ -23,14 +23,12 @@ TWENTY = {"num_clients": 20, "clients_per_round": 2}
 
 
 def _of_twenty(column: Variation) -> Variation:
-    """Returns a column with 20 clients."""
     keys = tuple((name, text.replace("K=100", "K=20")) for name, text in column.printed)
     trend = None if column.trend is None else column.trend | TWENTY
     return dataclasses.replace(column, paper=column.paper | TWENTY, trend=trend, printed=keys)
 
 
 def _method(name: str, label: str, algorithm: str, rate: float) -> Variation:
-    """Returns the row of a method with its learning rate."""
     keys = (("algorithm", label), ("variant", f"lr={rate:g}"))
     return Variation(name, label, Fields(algorithm=algorithm, client_lr=rate), Fields(client_lr=0.1), printed=keys)
 
