@@ -44,8 +44,14 @@ def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:
 
 
 def flags_of(setting: dict) -> list[str]:
-    """Returns the flags of fields of a Config."""
-    return [f"--{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in setting.items()]
+    """Returns the flags of fields of a Config: one per text of a list, numbers with commas."""
+    flags = []
+    for name, value in setting.items():
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in texts):
+            texts = [",".join(map(str, texts))]
+        flags += [f"--{name}={text}" for text in texts]
+    return flags
 
 
 def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int, delay: float = 0.0) -> bool:
