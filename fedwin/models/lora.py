@@ -12,7 +12,7 @@ from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.layers import torch_kernel
 from fedwin.models.model import Model, Output
-from fedwin.registry import Registry
+from fedwin.registry import Choice, Registry
 from fedwin.registry.ranges import Positive, PositiveInt
 
 # What --lora names: its parameters are those of its one entry, `lora`.
@@ -140,6 +140,8 @@ def lora(
       >>> jax.tree.map(jax.numpy.shape, adapted.init(jax.random.key(1)).params)
       {'dense1': {'kernel': {'a': (64, 4), 'b': (4, 64)}}}
     """
+    # Also when it is called without the registry.
+    ADAPTATIONS.check(Choice("lora", {"rank": rank, "alpha": alpha, "part": part, "full": full}))
     classifier = tuple(model.classifier_path)
     if not classifier and "classifier" in (part, full):
         raise UserError(f"lora: the network '{model.name}' has no known classifier layer; name the layers in part=.")

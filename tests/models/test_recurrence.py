@@ -44,3 +44,21 @@ def test_values_and_gradients_are_those_of_the_definition(length):
         values_and_gradients(function, towards)(*arguments(length)) for function in (lstm, by_definition)
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
+
+
+@pytest.mark.slow
+def test_clients_with_weights_of_their_own_are_mapped():
+    towards = jnp.ones((LENGTH, BATCH, HIDDEN))
+    several = arguments(leading=(3,))
+    found = values_and_gradients(lstm, towards, jax.vmap)(*several)
+    for k in range(3):
+        expected = values_and_gradients(by_definition, towards)(*(a[k] for a in several))
+        jax.tree.map(lambda a, b, k=k: np.testing.assert_allclose(a[k], b, rtol=1e-5, atol=1e-5), found, expected)
+
+
+def test_bfloat16_stays_bfloat16():
+    half = [a.astype(jnp.bfloat16) for a in arguments()]
+    h, gradients = values_and_gradients(lstm, jnp.ones((LENGTH, BATCH, HIDDEN), jnp.bfloat16))(*half)
+    assert h.dtype == jnp.bfloat16 and all(g.dtype == jnp.bfloat16 for g in gradients)
+    expected = jax.jit(by_definition, compiler_options=compile_options())(*arguments())
+    np.testing.assert_allclose(h.astype(jnp.float32), expected, atol=0.05)

@@ -1,5 +1,9 @@
 """oneDNN's convolutions equal products of patches; where it cannot be called, one clause says why."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -160,3 +164,53 @@ def test_small_and_cropped_convolutions_and_other_types_do_not_suit(change):
     assert onednn.suits(**told)
     change = change | ({"g": g._replace(**change["g"])} if "g" in change else {})
     assert not onednn.suits(**told | change)
+
+
+def test_padding_that_cuts_off_equals_lax_on_what_is_left():
+    _, x, kernel, _ = problem("wide")
+    numbers = ("NHWC", "HWIO", "NHWC")
+    found = conv_general_dilated(x, kernel, (1, 1), ((-1, 0), (-2, 2)), dimension_numbers=numbers)
+    wanted = lax.conv_general_dilated(x[:, 1:, 2:], kernel, (1, 1), ((0, 0), (0, 2)), dimension_numbers=numbers)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_an_error_of_onednn_is_an_exception(use_onednn):
+    _, x, kernel, _ = problem("wide")
+    shape = jax.ShapeDtypeStruct((3, 9, 9, 6), jnp.float32)
+    call = jax.ffi.ffi_call(onednn._load("on"), shape)  # of images that are smaller than the window
+    window = np.zeros(8, np.int64)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="oneDNN: could not create"):
+        jax.block_until_ready(
+            jax.jit(lambda x: call(x[:, :3, :3], kernel, kind=np.int64(0), window=window, threads=np.int64(1)))(x)
+        )
+
+
+# Two processes, one after the other, with the same cache of programs: how many programs the second one compiles.
+STARTS = """
+import jax, jax.numpy as jnp
+from fedwin.models.convolution import dense_conv
+misses = []
+jax.monitoring.register_event_listener(lambda name, **_: misses.append(name) if "cache_misses" in name else None)
+x, kernel = jnp.ones((30, 20, 20, 8)), jnp.ones((3, 3, 8, 8))
+f = lambda x, k: dense_conv.convolve(x, k, (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), None)
+step = jax.jit(jax.grad(lambda k: f(x, k).sum()))
+assert "fedwin_onednn" in step.lower(kernel).as_text()
+step(kernel).block_until_ready()
+print(len(misses))
+"""
+
+
+@pytest.mark.slow
+def test_programs_that_call_it_are_cached_across_starts(use_onednn, tmp_path):
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    starts = [
+        int(subprocess.run([sys.executable, "-c", STARTS], env=environment, capture_output=True, check=True).stdout)
+        for _ in range(2)
+    ]
+    assert starts[0] > 0 and starts[1] == 0
+
+
+def test_other_processors_and_systems_do_without(monkeypatch):
+    monkeypatch.setattr(onednn.platform, "machine", lambda: "aarch64")
+    with pytest.raises(onednn.Unavailable, match="x86-64 Linux only"):
+        onednn.locate("on")

@@ -1,0 +1,97 @@
+"""PyTorch's own state dicts, as torch.save and safetensors write them, give PyTorch's logits."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import models
+from tests.models.interchange.test_parameters import loaded
+from tests.models.interchange.torch_state import CASES, examples, golden, state_of
+
+torch = pytest.importorskip("torch", reason="needs torch, which is no dependency")
+pytestmark = pytest.mark.slow
+
+
+class Block18(torch.nn.Module):
+    """A basic block with BatchNorm; its names are those of fedwin's block."""
+
+    def __init__(self, inputs: int, width: int, stride: int):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+        self.norm1 = torch.nn.BatchNorm2d(width)
+        self.conv2 = torch.nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norm2 = torch.nn.BatchNorm2d(width)
+        if stride > 1 or inputs != width:
+            self.shortcut = torch.nn.Conv2d(inputs, width, 1, stride, bias=False)
+            self.shortcut_norm = torch.nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        y = self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x)))))
+        return torch.relu(y + (self.shortcut_norm(self.shortcut(x)) if hasattr(self, "shortcut") else x))
+
+
+class ResNet18(torch.nn.Module):
+    """ResNet-18 with BatchNorm and a first stage of 4 channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 4, 3, 1, 1, bias=False)
+        self.stem_norm = torch.nn.BatchNorm2d(4)
+        inputs = 4
+        for stage, width in enumerate((4, 8, 16, 32)):
+            for block in range(2):
+                stride = 2 if stage and not block else 1
+                self.add_module(f"stage{stage + 1}_block{block + 1}", Block18(inputs, width, stride))
+                inputs = width
+        self.linear = torch.nn.Linear(32, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.stem_norm(self.stem(x)))
+        for name, block in self.named_children():
+            x = block(x) if name.startswith("stage") else x
+        return self.linear(x.mean((2, 3)))
+
+
+def network(case):
+    """Returns the PyTorch network of a case in evaluation mode, and the shapes of its state dict."""
+    from experiments.tools.peers import torch_nets
+
+    module = ResNet18() if case == "batch_norm" else torch_nets.build(case, (32, 32, 3), 10)
+    return module.eval(), {name: list(value.shape) for name, value in module.state_dict().items()}
+
+
+def logits(module, x):
+    with torch.no_grad():
+        return module(torch.from_numpy(x).movedim(-1, 1)).numpy()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_golden_logits_are_pytorchs(case):
+    module, shapes = network(case)
+    module.load_state_dict({name: torch.from_numpy(value) for name, value in state_of(shapes).items()})
+    known = golden()[case]
+    assert known["shapes"] == shapes and list(known["shapes"]) == list(shapes)
+    np.testing.assert_allclose(known["logits"], logits(module, examples(CASES[case][1])), atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+@pytest.mark.parametrize("case", CASES)
+def test_random_networks_in_real_files(case, suffix, tmp_path):
+    name, shape, names = CASES[case]
+    torch.manual_seed(0)
+    module, _ = network(case)
+    for running in module.buffers():
+        if running.is_floating_point():
+            running.uniform_(0.5, 1.5)
+    path, map = tmp_path / f"model{suffix}", tmp_path / "names.json"
+    map.write_text(json.dumps(names))
+    if suffix == ".pt":
+        torch.save(module.state_dict(), path)
+    else:
+        pytest.importorskip("safetensors.torch").save_file(module.state_dict(), path)
+    x = np.random.default_rng(0).normal(size=(5, *shape)).astype(np.float32)
+    model = models.build(name, shape, 10)
+    found = model.apply(loaded(path, model, shape, str(map)), {"x": x}, jax.random.key(0), False).logits
+    np.testing.assert_allclose(found, logits(module, x), atol=1e-5)
