@@ -92,21 +92,6 @@ def test_rules_are_those_of_numpy_for_any_number_of_clients_that_are_present(cho
         np.testing.assert_allclose(found, EXPECTED[choice](own, weights), rtol=1e-9, atol=1e-12, err_msg=str(n))
 
 
-def test_known_values():
-    """By hand: ties, even and odd numbers of clients, one coordinate at a time."""
-    steps = np.array([[1.0, 5.0], [1.0, 2.0], [3.0, 2.0], [9.0, -4.0], [1.0, 2.0]])
-    weights = np.array([1.0, 1, 1, 1, 6])
-    value = lambda choice, n=5: combined(choice, steps, weights, np.arange(5) < n).tolist()
-    assert value("median") == [1.0, 2.0] and value("median", 4) == [2.0, 2.0]
-    np.testing.assert_allclose(value("trimmed_mean:share=0.2"), [5 / 3, 2.0])
-    np.testing.assert_allclose(value("trimmed_mean:share=0"), [3.0, 1.4])
-    # Squared distances of (1, 2) to its two nearest: 0 and 4; the two clients there tie and the first one is taken.
-    assert value("krum:f=1") == [1.0, 2.0] and value("krum:f=1,m=2") == [1.0, 2.0]
-    np.testing.assert_allclose(value("krum:f=0,m=5"), [3.0, 1.4])
-    # More than half of the weight is at (1, 2).
-    np.testing.assert_allclose(value("geometric_median:iterations=60"), [1.0, 2.0], atol=1e-5)
-
-
 @pytest.mark.parametrize("choice", RULES[:-1])
 def test_one_client_with_numbers_that_are_not_numbers_does_no_harm(choice):
     steps = np.random.default_rng(3).normal(size=(7, 4))

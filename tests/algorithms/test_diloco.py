@@ -9,7 +9,6 @@ import pytest
 
 from fedwin import testing, tree
 from fedwin.algorithms.diloco import fragments_of
-from fedwin.engine.communication import communication
 from fedwin.errors import UserError
 from fedwin.schedules import cosine
 from tests.algorithms import numpy_clients as clients
@@ -114,13 +113,6 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
         assert int(adam.count[i]) == moments[i][2]
         if fragments > 1:
             np.testing.assert_allclose(row(table.params), own[i], rtol=1e-12)
-
-
-def test_fragments_cut_the_bytes_if_every_worker_takes_part():
-    for schedule, down in ((ALL, 4), (SOME, 8)):
-        p = problem(schedule)
-        counted = communication(p.build("diloco:fragments=2"), p.variables.params, p.store, p.n_max)
-        assert counted == (down, 4)
 
 
 def test_layers_are_dealt_to_fragments():

@@ -1,4 +1,4 @@
-"""FedDyn and AdaBest: drift terms of clients and server."""
+"""FedDyn and AdaBest: the server's drift term, and the average."""
 
 import jax
 import pytest

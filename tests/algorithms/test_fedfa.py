@@ -1,4 +1,4 @@
-"""FedFA against a NumPy implementation of entire rounds; its anchors, calibration and refusals."""
+"""FedFA against a NumPy implementation of entire rounds; where it is FedAvg, and what it refuses."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""FedMuon against plain numpy, as FedAvg with Muon on the clients, and what it refuses."""
+"""FedMuon against plain numpy, and what it refuses."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""FedOpt's adaptive servers against NumPy, FedAdam, FedYogi and FedAdagrad."""
+"""FedOpt's adaptive servers against NumPy, FedAdam and FedYogi."""
 
 import jax
 import numpy as np

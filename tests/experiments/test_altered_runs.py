@@ -96,11 +96,3 @@ def test_a_pipe_in_place_of_a_file_is_refused(line, tmp_path, monkeypatch):
     for name in ("config.json", "x.tar.xz", "stored.json"):
         os.mkfifo(name)
     calls.refused(tmp_path, "not the directory of a run" if " ." in line else "not a regular file", *line.split())
-
-
-def test_a_pipe_hangs_neither_lists_nor_stored_figures(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("config.json", "stored.json"):
-        os.mkfifo(name)
-    calls.refused(tmp_path, "stored.json can't be read (not a regular file)", "figure", "stored.json")
-    assert calls.called("list", "runs", ".").out.startswith("no runs")

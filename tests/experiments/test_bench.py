@@ -55,15 +55,6 @@ def test_all_contestants_get_the_same_work():
     assert len(x) == 10 and x[0].shape == (12, 32, 32, 3) and y[0].shape == (12,)
 
 
-def test_unequal_clients_reach_every_contestant(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "UNEQUAL", (2000, 4))
-    case = cases.Case("few", "logistic", (4,), 10, 50, 2, 25, 10, epochs=2, partition="power_law")
-    x, y = cases.examples(bench.with_file(case, tmp_path))
-    assert len(x) == len(y) == 50 and min(map(len, y)) >= 10 and set(y[3]) == {3, 4}
-    rows = cases.batches(bench.with_file(case, tmp_path), 25, np.random.default_rng(0))
-    assert [len(each) for each in rows] == [10, 10, 5] * 2
-
-
 def test_the_report_has_ratios_and_published_figures():
     common = {"case": "mnist_lr", "cohort": str(cases.CASES["mnist_lr"])}
     own = {"ms_per_round": 4.0, "quartiles_ms": [3.0, 5.0], "times_first": 1.0}

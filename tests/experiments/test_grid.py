@@ -45,14 +45,6 @@ def test_a_bad_axis_is_one_line(texts, message):
     assert message in str(error.value) and "\n" not in str(error.value) and str(error.value).startswith("grid")
 
 
-def test_points_are_all_combinations():
-    axes = {"client_lr": [0.1, 1.0], "algorithm": ["a", "b"], "local_epochs": [2]}
-    points = grid.points(axes)
-    assert len(points) == 4
-    assert [(p["client_lr"], p["algorithm"]) for p in points] == [(0.1, "a"), (0.1, "b"), (1.0, "a"), (1.0, "b")]
-    assert all(p["local_epochs"] == 2 for p in points)
-
-
 def test_every_point_has_a_directory_named_by_what_differs():
     axes = grid.parse(["client_lr=0.10,1e-9", "algorithm=fedprox:mu=0.1;fedavg", "observe=none;wima:window=5"])
     found = grid.configs(BASE, axes)

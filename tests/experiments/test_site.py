@@ -43,32 +43,6 @@ def commands(code):
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_links_are_those_of_the_site():
-    places, files = staging.pages(), {}
-    text = (
-        "[a](../RESULTS.md#claims) [b](../../setup.cfg) [c](glossary.md) [d](https://x.org) [e](gallery/) [f](no.md)\n"
-    )
-    text += "```\n[g](../RESULTS.md)\n```\n"
-    assert staging.relinked(text, GUIDE / "tasks.md", places, files) == (
-        "[a](results/index.md#claims) [b](files/setup.cfg) [c](glossary.md) [d](https://x.org) [e](gallery/index.rst) "
-        "[f](no.md)\n```\n[g](../RESULTS.md)\n```\n"
-    )
-    assert staging.relinked("[a](search.md)", GUIDE / "tasks.md", places, {}) == "[a](searches.md)"
-    assert files == {"files/setup.cfg": ROOT / "setup.cfg"}
-    assert staging.relinked("[a](results/wima.md)", ROOT / "experiments" / "RESULTS.md", places, {}) == "[a](wima.md)"
-
-
-def test_staging_writes_what_changed_and_removes_what_is_gone(tmp_path):
-    staging.stage(tmp_path)
-    page, stale = tmp_path / "source" / "index.md", tmp_path / "source" / "gone.md"
-    stale.write_text("# gone\n")
-    os.utime(page, (1, 1))
-    staging.stage(tmp_path)
-    assert page.stat().st_mtime == 1 and not stale.exists()
-    assert (tmp_path / "source" / "drawn" / "round.svg").read_text().count("<svg") == 1
-    assert len(list((tmp_path / "examples").glob("plot_*.py"))) == len(GALLERY) >= 14
-
-
 def test_the_reference_has_every_public_name():
     text = "".join(staging.reference().values())
     for name, module in fedwin._EXPORTS.items():

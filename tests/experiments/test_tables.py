@@ -33,11 +33,6 @@ def test_one_seed_needs_no_column_of_seeds():
     assert "accuracy (%) +- std" in several and "+- is the standard deviation over seeds" in several
 
 
-def test_runs_that_average_other_rounds_are_named():
-    shown = scores.summary_table({"a": summary(), "b": summary(last=2), "c": summary(), "d": summary(diverged=(0,))})
-    assert "mean over the last 5 of 10 rounds (5 evaluations); of b: the last 2 of 10 rounds (2 evaluations);" in shown
-
-
 def test_diverged_seeds_are_named():
     shown = scores.summary_table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
     assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "50.00 -" in shown

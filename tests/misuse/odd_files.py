@@ -2,7 +2,6 @@
 
 import pathlib
 
-EVERY_BYTE = bytes(range(256))
 LONG_NAME = 300 * "a"
 SLIP = """
 from fedwin import ALGORITHMS
@@ -16,11 +15,6 @@ FILES: dict[str, str | bytes] = {
     "afile": "x",
     "strangers/x.txt": "",
     "latin.flags": b"--num_rounds=3\n# \xe9\xff\n",
-    "binary.flags": EVERY_BYTE,
-    "nested.flags": "--flagfile=gone.flags\n",
-    "word.flags": "num_rounds=3\n",
-    "typo.flags": "--num_round=3\n",
-    "binary/config.json": EVERY_BYTE,
     "folder/config.json/x": "",
     "fieldless/config.json": '{"format": 1, "config": {"algorithm": "fedavg"}}',
     "future/config.json": '{"format": 99}',
@@ -28,10 +22,8 @@ FILES: dict[str, str | bytes] = {
     "own/clash.py": "import fedwin\n\n\n@fedwin.ALGORITHMS.register('fedavg')\ndef mine(setting, solve):\n    pass\n",
     "own/number.py": SLIP.format(name="number", returned="3"),
     "own/divides.py": SLIP.format(name="divides", returned="1 / 0"),
-    "header.csv": "user_id,image_id,class\n",
     "columns.csv": "a,b\n1,2\n",
     "rows.csv": "user_id,image_id,class\n0,999999,1\n",
-    "words.csv": "user_id,image_id,class\na,b,c\n",
 }
 
 

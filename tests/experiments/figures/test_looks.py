@@ -29,10 +29,6 @@ def test_lines_of_one_method_have_colors_of_their_own():
     assert [look["color"] for look in style.looks(["W = 5", "W = 10"])] == list(style.VARIATIONS[:2])
 
 
-def test_rows_of_a_table_have_the_colors_of_their_methods():
-    assert style.row_colors(["FedHBM, Nesterov", "last model"]) == [style.looks(["fedhbm"])[0]["color"], style.NEUTRAL]
-
-
 @pytest.mark.parametrize("form, embedded", [("pdf", b"/FontFile2"), ("svg", b"<path")])
 def test_pictures_have_their_fonts_embedded_and_no_date(form, embedded, tmp_path):
     for name in ("one", "two"):

@@ -19,14 +19,6 @@ def test_sweeps_are_means_over_seeds(tmp_path):
     drawn(found, tmp_path)
 
 
-def test_points_that_diverged_are_marked_and_not_scaled_to():
-    found = sweeps.compute({"a": {2: [0.95], 5: [0.96]}, "b": {}}, "tau", lost={"a": [1], "b": [2]})
-    axis = sweeps.draw(found, None, "").axes[0]
-    assert axis.get_ylim()[0] > 90 and [text.get_text() for text in axis.get_xticklabels()] == ["1", "2", "5"]
-    crosses = [line.get_xdata().tolist() for line in axis.get_lines() if line.get_marker() == "x"]
-    assert crosses == [[1], [2]]
-
-
 def test_sweeps_read_their_parameter_from_runs():
     config = {"algorithm": "fedavg", "partition": "dirichlet:alpha=0.3", "clients_per_round": 3, "wrap": ["ima"]}
     series = Series("a", [line(0, r, r / 10) for r in range(5)], header={"config": config})

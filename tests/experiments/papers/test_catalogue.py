@@ -91,14 +91,6 @@ def test_claims_name_cells_and_items_have_a_title_a_cost_and_a_stand_in():
                 assert any(set(side) <= place for place in places), (name, side)
 
 
-def test_an_average_parts_from_the_run_without_it():
-    for scale in SCALES:
-        for method in ("fedavg", "fedadam"):
-            base = cell("ima/table1", method, "cifar10_cnn_shards", "base", scale=scale)
-            own = cell("ima/table1", method, "cifar10_cnn_shards", "ima", scale=scale)
-            assert own.runs[0].parent.run.key == base.runs[0].key and not base.runs[0].fields.get("wrap")
-
-
 def test_the_window_is_full_when_averaging_begins():
     for scale in ("trend", "paper"):
         for name in ("ima/table1", "ima/table2", "ima/table3", "ima/figure5", "ima/figure7a", "ima/figure7b"):
@@ -107,14 +99,6 @@ def test_the_window_is_full_when_averaging_begins():
                     wrap = WRAPPERS.check(text).params
                     begins = int(wrap["start"] * run.num_rounds + 1e-9)
                     assert run.parent.round + wrap["window"] - 1 <= begins, (name, text, run.parent.round)
-
-
-def test_adaptive_servers_average_before_the_optimizer():
-    for one in ("ima/table1", "ima/table2", "ima/table3"):
-        for found in item(one).cells("paper"):
-            for text in found.runs[0].config().wrap:
-                placement = WRAPPERS.check(text).params.get("placement", "post")
-                assert placement == ("pre" if found.row.name in ("fedadam", "fedyogi") else "post")
 
 
 @pytest.mark.parametrize("scale", ["trend", "paper"])
@@ -132,10 +116,3 @@ def test_tables_share_their_runs(scale):
     assert key("ghb/table10", "fedhbm", "cifar10_noniid", "base") == key(
         "ghb/figure2", "fedhbm", "cifar10_noniid", "base"
     )
-
-
-def test_a_backbone_is_another_tables_run():
-    pretrained = cell("ghb/figure4b", "fedhbm", "cifar10_noniid_pretrained", "base").runs[0]
-    assert pretrained.parent.part == "features"
-    assert pretrained.parent.run.key == cell("ghb/table6", "sgd", "cifar100_lenet5", "base").runs[0].key
-    assert pretrained.key != cell("ghb/table3", "fedhbm", "cifar10_noniid", "base").runs[0].key

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.papers import standin
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Item, Variation
+from experiments.papers.items import Item
 from experiments.reproduction import numbers, results
 
 OF_RUN = ("partition", "clients_per_round", "num_rounds")
@@ -60,18 +60,6 @@ def test_the_stand_in_has_the_papers_windows_and_other_columns_keep_theirs():
     assert cells("wima/table2")["fedavg", "cifar10_alpha0", "gain"].read == "wima:window=100"
     paper = {cell.position: cell.read for cell in item("wima/table4").cells("paper")}
     assert paper["fedavg", "cifar100_alpha0", "w200"] == "wima:window=200"
-
-
-def test_a_cell_without_a_rate_is_absent_and_the_text_says_so(monkeypatch):
-    monkeypatch.setattr(standin, "RATES", {"alpha0": {"fedavg": ("fedavg", 0.3)}})
-    columns = tuple(Variation(name, name.upper(), trend=standin.fields(name)) for name in ("alpha0", "iid"))
-    rows = (Variation("fedavg", "FedAvg"), Variation("mime", "MIME"))
-    table = standin.item(rows, columns, name="", base=Variation("base"))
-    changes = {(o.columns[0], o.rows[0]): o.variation for o in table.overrides}
-    known = changes.pop(("alpha0", "fedavg"))
-    assert known.fields("trend") == {"algorithm": "fedavg", "client_lr": 0.3} and not known.fields("paper")
-    assert len(changes) == 3 and all(change.absent for change in changes.values())
-    assert standin.described(columns, rows).endswith(": ALPHA0: MIME; IID: all.")
 
 
 def test_targets_are_shares_of_the_stored_centralized_accuracy():

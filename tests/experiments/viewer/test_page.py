@@ -114,14 +114,6 @@ def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
     assert accuracy["score"] == pytest.approx(100 * json.loads(lines[2])["model"]["accuracy"])
 
 
-def test_fields_that_differ_are_columns_and_axes_of_the_map(tmp_path):
-    settings = ({"client_lr": 0.2, "partition": "dirichlet:alpha=0"}, {"partition": "dirichlet:alpha=1"})
-    paths = [stored(tmp_path / f"{n}.tar.xz", rounds=3, config=config) for n, config in enumerate(settings)]
-    (group,) = viewed(*paths)["groups"]
-    assert set(group["fields"]) == {"client_lr", "partition.alpha"}
-    assert group["tables"]["accuracy"]["rows"][0][-2:] != group["tables"]["accuracy"]["rows"][1][-2:]
-
-
 class Scripts(html.parser.HTMLParser):
     """Elements and their attributes, and the texts of scripts."""
 
