@@ -50,7 +50,7 @@ ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
 GROUPS = {
     "every kind": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],
-    "models": ["round", "rounds", "replicas", "examples", "points", "recompute"],
+    "models": ["round", "rounds", "replicas", "examples", "points"],
     "evaluations": ["readouts", "metric", "last", "target", "parameter"],
     "label histograms": ["dataset", "num_clients"],
 }
@@ -79,7 +79,6 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_integer("examples", 0, "Evaluate on so many examples, drawn once; 0: all.", lower_bound=0)
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
-    flags.DEFINE_integer("recompute", 0, "plane, line: training examples for BatchNorm's statistics.", lower_bound=0)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
     flags.DEFINE_string("metric", "accuracy", "smoothness, targets, sweeps, clients: metric of the evaluations.")
     flags.DEFINE_integer("last", 100, "smoothness, sweeps: number of last rounds that count.", lower_bound=1)
@@ -141,7 +140,6 @@ def _plane(arguments: Runs, options: Any) -> Answer:
         corners,
         further,
         count=options.examples,
-        recompute=options.recompute,
         **({"points": options.points} if options.points else {}),
     )
     return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
@@ -152,7 +150,7 @@ def _line(arguments: Runs, options: Any) -> Answer:
         raise UserError(f"line: {len(arguments)} model(s); name two.")
     trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
     s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
-    result = line.compute(trained, named, s, count=options.examples, recompute=options.recompute)
+    result = line.compute(trained, named, s, count=options.examples)
     return result, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
 
 
@@ -234,7 +232,7 @@ def _clients(arguments: Runs, options: Any) -> Answer:
     return result, f"{options.metric} of clients on their own examples{after}"
 
 
-_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points", "recompute")
+_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points")
 _OF_EVALUATIONS = ("labels", "readouts", "metric")
 # Kind of figure -> (function of its runs and flags, its flags besides --out and --title).
 KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {

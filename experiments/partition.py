@@ -106,15 +106,11 @@ def draw_picture(part: data.Partition, dataset: data.Dataset, shown: int, path: 
         raise UserError(f"{path}: the picture cannot be written ({error}); choose another --out.") from error
 
 
-def _colors(classes: int):
+def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
     from matplotlib import colormaps
 
-    return colormaps["tab20" if classes > 10 else "tab10"]
-
-
-def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
     clients, classes = histogram.shape
-    colors = _colors(classes)
+    colors = colormaps["tab20" if classes > 10 else "tab10"]
     client, label = np.nonzero(histogram)
     count = histogram[client, label]
     room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)

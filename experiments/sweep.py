@@ -84,11 +84,6 @@ def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, di
 
 
 def _folder(base: Config) -> pathlib.Path:
-    """Returns the folder of a sweep.
-
-    Raises:
-      UserError: it is the directory of a run.
-    """
     # The default is independent of the grid's values: a larger grid reuses the runs in the same folder.
     run = directories.default_directory(base)
     folder = pathlib.Path(base.out_dir or run.with_name(f"sweep_{run.name}"))

@@ -7,9 +7,7 @@ from absl import flags
 from fedwin.errors import UserError
 
 
-def refuse(
-    names: Iterable[str], reason: str, remedy: str = "omit it", flag_values: flags.FlagValues = flags.FLAGS
-) -> None:
+def refuse(names: Iterable[str], reason: str, remedy: str = "omit it") -> None:
     """Checks that flags without effect are not given, on the command line or in a flagfile.
 
     Args:
@@ -20,17 +18,15 @@ def refuse(
       UserError: one is given.
     """
     for name in names:
-        if name in flag_values and flag_values[name].present:
+        if name in flags.FLAGS and flags.FLAGS[name].present:
             raise UserError(f"--{name} has no effect {reason}; {remedy}.")
 
 
-def refuse_others(
-    used: Iterable[str], groups: dict[str, list[str]], reason: str, flag_values: flags.FlagValues = flags.FLAGS
-) -> None:
+def refuse_others(used: Iterable[str], groups: dict[str, list[str]], reason: str) -> None:
     """Checks that no flag of a subcommand is given other than those that are used.
 
     Raises:
       UserError: another one is given.
     """
     kept = set(used)
-    refuse((name for names in groups.values() for name in names if name not in kept), reason, flag_values=flag_values)
+    refuse((name for names in groups.values() for name in names if name not in kept), reason)

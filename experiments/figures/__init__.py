@@ -7,5 +7,5 @@ figure, which it saves unless the path is None.
 Several kinds have arguments in common: `runs`, label -> directory; `trained`, a model of the run, for its network and
 data set; `series`, curves as `sources.series` reads them, and `metric`, of their evaluations; `seed`, of the runs;
 `data_dir`, folder of the data set's files, None: as in the run's configuration; `count`, number of examples, drawn
-once, 0: all; `recompute`, number of training examples for BatchNorm's statistics, 0: they are averaged as weights are.
+once, 0: all. BatchNorm's statistics are averaged as weights are.
 """

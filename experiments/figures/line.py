@@ -30,7 +30,6 @@ def compute(
     *,
     splits: Sequence[str] = probing.SPLITS,
     count: int = 0,
-    recompute: int = 0,
 ) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
@@ -44,7 +43,7 @@ def compute(
     if len(ends) != 2:
         raise UserError(f"line: {len(ends)} model(s); exactly two are needed.")
     places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
-    evaluate, batches = probing.probe(trained, splits, count, recompute)
+    evaluate, batches = probing.probe(trained, splits, count)
     rows = np.stack([1 - places, places], 1)
     metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches)
     curves = {split: {name: style.plain(metrics[split][name]) for name in ("loss", "accuracy")} for split in splits}

@@ -31,7 +31,6 @@ def compute(
     mean: bool = True,
     split: str = "test",
     count: int = 0,
-    recompute: int = 0,
 ) -> dict[str, Any]:
     """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
 
@@ -54,7 +53,7 @@ def compute(
     rows += [*np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
     in_plane = np.pad(rows, ((0, 0), (0, len(further))))
     coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
-    evaluate, batches = probing.probe(trained, [split], count, recompute)
+    evaluate, batches = probing.probe(trained, [split], count)
     models = [*corners.values(), *further.values()]
     metrics = probing.with_error(analysis.mixtures(models, coefficients, evaluate, batches), split)
     size = len(a) * len(b)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import jax_config
-from fedwin.analysis import recomputed
 from fedwin.data.example_source import ExampleSource
 from fedwin.engine import evaluate
 from fedwin.errors import UserError
@@ -58,12 +57,9 @@ def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
         return source.gather(np.asarray(rows))
 
 
-def probe(
-    trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0, recompute: int = 0
-) -> tuple[Callable, dict[str, Any]]:
+def probe(trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0) -> tuple[Callable, dict[str, Any]]:
     """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> metrics."""
     dataset = trained.prepared.dataset
-    calibration = _batches(trained, examples(trained, "train", recompute)) if recompute else []
     batches, probes = {}, {}
     for split in splits:
         batches[split] = evaluate.batches(examples(trained, split, count), trained.prepared.config.eval_batch_size)
@@ -71,18 +67,9 @@ def probe(
         probes[split] = evaluate.make_probe(trained.model, trained.normalize, measure)
 
     def measured(variables, batches):
-        if calibration:
-            variables = recomputed(trained.model, variables, calibration)
         return {split: probes[split]({"it": variables}, batches[split])["it"] for split in batches}
 
     return measured, batches
-
-
-def _batches(trained: TrainedModel, features: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    size = trained.prepared.config.eval_batch_size
-    packed = evaluate.batches(features, min(size, len(features["y"])))
-    pick = lambda i: {name: values[i] for name, values in packed.items()}
-    return [dict(trained.normalize(pick(i))) for i in range(len(packed["mask"]))]
 
 
 def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Times processes in turns (A B C A B C ...), so that other load on the machine affects all of them equally."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 # The thread pool of the previous turn may spin for a moment.
 PAUSE = 0.25
@@ -59,20 +60,16 @@ class Process:
             contestant.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             env=os.environ | contestant.variables,
         )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self._write(json.dumps(contestant.request))
 
     def _write(self, line: str) -> None:
-        try:
-            print(line, file=self._pipe(self._process.stdin), flush=True)
-        except BrokenPipeError:  # the answer says why
-            pass
-
-    def _pipe(self, pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
+        with contextlib.suppress(BrokenPipeError):  # the answer says why
+            print(line, file=self._requests, flush=True)
 
     def _answer(self) -> dict:
-        line = self._pipe(self._process.stdout).readline()
+        line = self._answers.readline()
         if line:
             return json.loads(line)
         self._process.wait()
@@ -93,11 +90,9 @@ class Process:
         """Ends the process."""
         self._process.kill()
         self._process.wait()
-        self._pipe(self._process.stdout).close()
-        try:
-            self._pipe(self._process.stdin).close()
-        except BrokenPipeError:
-            pass
+        self._answers.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
         self._errors.close()
 
 
