@@ -6,7 +6,6 @@ The cases are those of cases.json. Imports nothing but NumPy, so that every cont
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +75,7 @@ class Case:
         )
 
 
-def case_of(fields: Mapping[str, Any]) -> Case:
+def case_of(fields: dict[str, Any]) -> Case:
     """Returns the case of fields that have been read from JSON."""
     published = fields.get("published")
     tuples = {name: tuple(fields[name]) for name in ("shape", "peers") if name in fields}
