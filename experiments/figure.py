@@ -90,11 +90,7 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def _numbers(flag: str, values: Sequence[str], kind: type = int) -> list[Any]:
-    """Returns the values of a list flag as numbers.
-
-    Raises:
-      UserError: one is not a number.
-    """
+    """Returns the values of a list flag as numbers."""
     try:
         return [kind(value) for value in values]
     except ValueError:
@@ -103,11 +99,7 @@ def _numbers(flag: str, values: Sequence[str], kind: type = int) -> list[Any]:
 
 
 def _directories(arguments: Runs, labels: Sequence[str]) -> dict[str, str]:
-    """Returns label -> directory of a run.
-
-    Raises:
-      UserError: there is no such run, or the labels are not different, one per run.
-    """
+    """Returns label -> directory of a run."""
     for argument in arguments:
         if not os.path.isdir(argument):
             raise UserError(f"{argument}: there is no such run; name its directory.")

@@ -50,11 +50,7 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
 
 
 def _finished_summary(config: Config) -> Summary | None:
-    """Returns the summary of a run, as process 0 reads it; None if the run has not finished.
-
-    Raises:
-      InUse: another process has locked the run.
-    """
+    """Returns the summary of a run, as process 0 reads it; None if the run has not finished."""
 
     def read():
         if not multi_process.is_first():
