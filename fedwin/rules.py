@@ -96,9 +96,19 @@ def sgd(grad: GradientFn, s: Step) -> RuleOutput:
 
 
 def shift(c) -> Rule:
-    """Returns SGD with a term added to the gradient, like params or Step -> like params (SCAFFOLD, AdaBest).
+    """Returns SGD with a term added to the gradient (SCAFFOLD, AdaBest, FedDyn's linear term).
 
-    direction = g(y) + c
+        direction = g(y) + c
+
+    Args:
+      c: like params, or a function Step -> like params.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(shift(1.0)(square, step).direction), float(shift(lambda s: s.steps)(square, step).direction)
+      (7.0, 10.0)
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -116,6 +126,13 @@ def mix(a, m) -> Rule:
     Args:
       a: weight of the gradient, in [0, 1].
       m: like params, or a function Step -> like params (FedCM divides by lr J).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(mix(0.25, jnp.float32(1))(square, step).direction)
+      2.25
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -134,6 +151,13 @@ def proximal(mu, center=None, inner: Rule = sgd) -> Rule:
       mu: strength of the pull.
       center: like params; None is the model that local training started from.
       inner: the rule that the pull is added to.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(proximal(0.5)(square, step).direction)
+      7.0
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -147,8 +171,20 @@ def proximal(mu, center=None, inner: Rule = sgd) -> Rule:
 def heavy_ball(move: Callable[[Step], PyTree], nesterov: bool = False) -> Rule:
     """Returns SGD with a displacement that is not scaled by the learning rate (GHB, LOCAL-GHB, FedHBM).
 
-    y <- y - lr g(y) + move(step)           or, with Nesterov's form,
-    y <- y - lr g(y + move(step)) + move(step)
+        y <- y - lr g(y) + move(step)           or, with Nesterov's form,
+        y <- y - lr g(y + move(step)) + move(step)
+
+    Args:
+      move: Step -> displacement, like params.
+      nesterov: take the gradient at y + move.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> output = heavy_ball(lambda s: jnp.float32(0.5), nesterov=True)(square, step)
+      >>> float(output.direction), float(output.displacement)
+      (7.0, 0.5)
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -171,6 +207,13 @@ def svrg(anchor: PyTree, shift: PyTree) -> Rule:
     Args:
       anchor: the model at which the control gradient is taken, like params.
       shift: the control gradient's mean, like params.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(svrg(jnp.float32(1), 0.5)(square, step).direction)
+      4.5
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:

@@ -64,6 +64,9 @@ def flat(example) -> Flat:
     """Returns the conversion of trees like `example`, in float32 at least.
 
     bfloat16 leaves are float32 inside a window; `unpack` restores the dtype of every leaf.
+
+    Args:
+      example: tree of arrays or jax.ShapeDtypeStruct.
     """
     shapes = jax.eval_shape(lambda t: t, example)
     leaves, treedef = jax.tree.flatten(shapes)
@@ -127,6 +130,7 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32, weighted: int = 0
     Args:
       size: length P of the vectors.
       sizes: window sizes W, each of which gets a running sum.
+      dtype: of the vectors.
       weighted: the largest window size of weighted means, which need no sum; 0 = none.
 
     Raises:
@@ -170,9 +174,14 @@ def _updated_sum(entering, leaving, total, excess):
 
 
 def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
-    """Appends a vector v_t [P]; the cost does not depend on the window sizes, which are those of `init`.
+    """Appends a vector; the cost does not depend on the window sizes.
 
-    S_w <- S_w + v_t - v_{t-w}    for every size w
+        S_w <- S_w + v_t - v_{t-w}    for every size w
+
+    Args:
+      window: the window before.
+      vector: v_t [P].
+      sizes: those that `init` was given.
     """
     vector = vector.astype(window.ring.dtype)
     ring = _write(window.ring, window.count, vector)
@@ -191,10 +200,15 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
 
 
 def mean(window: Window, index: int, w: int):
-    """Returns the mean of the last min(w, count) vectors, [P]; `index` is the position of w among the sizes.
+    """Returns the mean of the last min(w, count) vectors, [P].
 
     It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and recovers once that vector
     has left the window.
+
+    Args:
+      window: the vectors.
+      index: the position of w among the sizes.
+      w: the window size.
     """
     filled = jnp.clip(window.count, 1, w)
     average = (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
@@ -250,6 +264,7 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
     Args:
       size: length P of the vectors.
       tau: by how many pushes it delays.
+      dtype: of the vectors.
 
     Raises:
       UserError: for tau < 1.
@@ -259,7 +274,12 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
 
 
 def shift(line: Delay, vector) -> Delay:
-    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push."""
+    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push.
+
+    Args:
+      line: the delay line before.
+      vector: [P].
+    """
     tau = line.ring.shape[0]
     ring = _write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
@@ -332,7 +352,13 @@ Ring = jax.Array | np.ndarray | PartialRing
 
 
 def _write(ring: Ring, count, vector) -> Ring:
-    """Returns the ring buffer after a push."""
+    """Returns the ring buffer after a push.
+
+    Args:
+      ring: [slots, P], or PartialRing.
+      count: number of vectors pushed before this one.
+      vector: [P].
+    """
     if isinstance(ring, PartialRing):
         entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
         return dataclasses.replace(ring, entered=entered)

@@ -5,7 +5,7 @@ core.Algorithm`. To add an algorithm, write one file with one `@ALGORITHMS.regis
 module of this package is imported, and the contract tests and golden tests (keys that start with its name) cover it.
 """
 
-from fedwin.algorithms.common import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import import_all
 
 import_all(__name__, __path__)

@@ -1,35 +1,9 @@
-"""The registry of algorithms, and what most of them share: FedAvg's client and server functions."""
+"""Pieces that most algorithms share: FedAvg's client and server functions."""
 
 from collections.abc import Callable
 from typing import Literal
 
 from fedwin import core, local, tree
-from fedwin.registry import Registry
-
-# Facts of an algorithm:
-#   down, up: models that one client receives and sends in one round, with extra numbers and options in words, such as
-#     '2 (3 with momentum)' or '1 + C d numbers';
-#   reported: communication overhead as printed in the GHB paper;
-#   server, client: models that each of them stores between rounds;
-#   degenerate: hyper-parameters under which the method is FedAvg (None: there are none);
-#   warmup_horizon: the parameter that holds the number of rounds before the method differs from FedAvg.
-ALGORITHMS = Registry(
-    "algorithm",
-    columns={"down / up": "{down} / {up}", "reported": "{reported}", "server / client keep": "{server} / {client}"},
-    rule="rule",
-    common={
-        "server_lr": "server learning rate eta.",
-        "weighting": "p_i proportional to N_i ('samples') or equal ('uniform').",
-    },
-    down="?",
-    up="?",
-    reported="-",
-    server="?",
-    client="?",
-    degenerate=None,
-    warmup_horizon="",
-)
-
 
 # Weights p_i of the clients: their share of the cohort's examples, or equal ones.
 Weighting = Literal["samples", "uniform"]
@@ -41,7 +15,14 @@ def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> co
 
 
 def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.sgd) -> Callable:
-    """Returns FedAvg's client function, which trains from the broadcast model and sends {'delta': y_i - x}."""
+    """Returns FedAvg's client function: trains from the broadcast model and sends {'delta': y_i - x}.
+
+    Args:
+      rule: the local update rule (fedwin.rules).
+
+    Returns:
+      (params, Client) -> Update.
+    """
 
     def client(params, c):
         y = solve(params, c, rule)
@@ -51,12 +32,23 @@ def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.
 
 
 def add_mean_step(params, total, server_lr):
-    """Computes x + server_lr sum_i p_i (y_i - x), with the mean step under 'delta'."""
+    """Computes x + server_lr sum_i p_i (y_i - x).
+
+    Args:
+      total: sum of the clients' messages, with their mean step under 'delta'.
+
+    Returns:
+      The new model, like params.
+    """
     return tree.axpy(server_lr, total["delta"].value, params)
 
 
 def fedavg_server(server_lr: float) -> Callable:
-    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is."""
+    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is.
+
+    Returns:
+      (params, state, total, round) -> (params, state).
+    """
 
     def server(params, state, total, round):
         return add_mean_step(params, total, server_lr), state

@@ -1,7 +1,11 @@
 """DiLoCo: AdamW on workers that keep its state, many local steps, and an outer Nesterov step on their mean.
 
-A worker's row of the client table is the state of its inner optimizer. With F > 1 fragments (Streaming DiLoCo) round t
-synchronizes the parameters of fragment f = t mod F alone:
+    worker   y_i <- H steps of AdamW from x            (m_i, v_i) stay with worker i between rounds
+    server   Delta = sum_i p_i (x - y_i)               the outer gradient
+             x <- x - OUTEROPT(Delta)                  SGD with Nesterov momentum 0.9 at rate 0.7
+
+H is --local_steps. A worker's row of the client table is the state of its inner optimizer. With F > 1 fragments
+(Streaming DiLoCo) round t synchronizes the parameters of fragment f = t mod F alone:
 
     worker   y_i <- H steps from its own parameters, after it has received fragment (t - 1) mod F
     server   Delta_f = sum_i p_i (x - y_i)_f,   x_f <- x_f - OUTEROPT_f(Delta_f)
@@ -21,8 +25,10 @@ import optax
 from jax import lax
 
 from fedwin import core, local, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, weighted_delta
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedopt import Optimizer, Server, named_server
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt
 from fedwin.tree import PyTree
@@ -47,7 +53,13 @@ class Worker(NamedTuple):
 
 
 def with_adamw(solve: local.Solver, b1: float, b2: float, eps: float) -> local.Solver:
-    """Returns the solver with AdamW as the inner optimizer, which decays weights itself.
+    """Returns the solver with AdamW, which decays weights itself, as the inner optimizer.
+
+    Args:
+      solve: a solver with plain SGD; its weight decay becomes AdamW's.
+      b1: first-moment decay.
+      b2: second-moment decay.
+      eps: added to the root.
 
     Raises:
       UserError: the solver's optimizer is another one.
@@ -63,9 +75,13 @@ def with_adamw(solve: local.Solver, b1: float, b2: float, eps: float) -> local.S
 
 
 def fragments_of(params, fragments: int, pattern: str) -> list[int]:
-    """Returns the fragment of each leaf of the parameters; arguments as of `diloco`.
+    """Returns the fragment of each leaf of the parameters.
 
     Layers are the model's top-level modules in the order of their names, numbers in names by their size.
+
+    Args:
+      fragments: F, their number.
+      pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
 
     Raises:
       UserError: there are fewer layers than fragments.
@@ -166,7 +182,7 @@ def diloco(
 
     def client(params, c):
         y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": weighted_delta(y, params, c, weighting)}, state=y.optimizer)
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
 
     return core.algorithm(
         client,

@@ -18,9 +18,11 @@ import optax
 from optax.contrib import MuonDimensionNumbers, MuonState, muon
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, add_mean_step
-from fedwin.algorithms.fedavg import has_memory, is_sgd
-from fedwin.algorithms.momentum import mean_gradient, step_with_length
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
+from fedwin.algorithms.fednova import has_memory, is_sgd
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, Positive
 from fedwin.tree import PyTree
@@ -39,7 +41,11 @@ class FedMuonState(NamedTuple):
 
 
 def matrices(params):
-    """Returns, like params, the axes of the parameters that Muon updates; None where Adam is used."""
+    """Returns which parameters Muon updates: those of two axes or more, the last one being the output.
+
+    Returns:
+      A tree like params of optax.contrib.MuonDimensionNumbers, None where Adam is used.
+    """
 
     def axes(x):
         return MuonDimensionNumbers(tuple(range(x.ndim - 1)), x.ndim - 1) if x.ndim > 1 else None
@@ -57,12 +63,23 @@ def momentum_of(state):
 
 
 def with_momentum(state, momentum):
-    """Returns a state of `optax.contrib.muon` with another momentum."""
+    """Returns a state of `optax.contrib.muon` with another momentum.
+
+    Args:
+      momentum: like `momentum_of` it.
+    """
     return jax.tree.map(lambda x: x._replace(mu=momentum) if _is_muon(x) else x, state, is_leaf=_is_muon)
 
 
 def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransformation:
-    """Returns the clients' optimizer at unit learning rate; arguments as of `fedmuon`, weight decay is decoupled."""
+    """Returns the clients' optimizer at unit learning rate.
+
+    Args:
+      alpha: share of the step that is left to the mean step.
+      beta: of the momentum.
+      matrix_lr: factor of the learning rate of matrices.
+      weight_decay: decoupled.
+    """
     local_muon = muon(
         matrix_lr,
         beta=beta,
@@ -141,7 +158,7 @@ def fedmuon(
 
     def server(params, state, total, round):
         step = mean_gradient(total, state.step)
-        return add_mean_step(params, total, server_lr), FedMuonState(step, total["momentum"].value)
+        return common.add_mean_step(params, total, server_lr), FedMuonState(step, total["momentum"].value)
 
     return core.algorithm(
         client,

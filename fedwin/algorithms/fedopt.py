@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import optax
 
 from fedwin import core, local, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, fedavg_client
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 from fedwin.tree import PyTree
 
@@ -47,24 +49,43 @@ class Server(NamedTuple):
 
 
 def adam_moment(b2: float) -> Moment:
-    """Returns Adam's update of the second moment, (v, d) -> b2 v + (1 - b2) d^2."""
+    """Returns Adam's update of the second moment, (v, d) -> b2 v + (1 - b2) d^2.
+
+    Args:
+      b2: decay.
+    """
     return lambda v, d: b2 * v + (1 - b2) * d**2
 
 
 def yogi_moment(b2: float) -> Moment:
-    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2)."""
+    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2).
+
+    Args:
+      b2: decay.
+    """
     return lambda v, d: v - (1 - b2) * d**2 * jnp.sign(v - d**2)
 
 
 def adagrad_moment(v: jax.Array, d: jax.Array) -> jax.Array:
-    """Computes Adagrad's sum of squares, v + d^2."""
+    """Computes Adagrad's sum of squares, v + d^2.
+
+    Args:
+      v: the sum so far.
+      d: the mean step, like v.
+    """
     return v + d**2
 
 
 def adaptive_server(second_moment: Moment, server_lr, b1, tau, v0=0.0) -> Server:
-    """Returns the server of an adaptive method; v starts at v0.
+    """Returns the server of an adaptive method.
 
-    m <- b1 m + (1 - b1) d,   v <- second_moment(v, d),   x <- x + server_lr m / (sqrt(v) + tau)
+        m <- b1 m + (1 - b1) d,   v <- second_moment(v, d),   x <- x + server_lr m / (sqrt(v) + tau)
+
+    Args:
+      second_moment: (v, d) -> v, elementwise.
+      b1: decay of the first moment.
+      tau: added to the root.
+      v0: initial second moment.
     """
 
     def init(params):
@@ -86,7 +107,11 @@ def _is_moments(node) -> bool:
 
 
 def optax_server(optimizer: optax.GradientTransformation) -> Server:
-    """Returns a server that applies an optax transformation to the pseudo-gradient sum_i p_i (x - y_i)."""
+    """Returns a server that applies an optax transformation to the pseudo-gradient sum_i p_i (x - y_i).
+
+    Args:
+      optimizer: an optax transformation, with its own learning rate.
+    """
 
     def step(params, state, total, round):
         gradient = tree.scale(-1, total["delta"].value)
@@ -97,7 +122,18 @@ def optax_server(optimizer: optax.GradientTransformation) -> Server:
 
 
 def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bias_correction=True) -> Server:
-    """Returns a server by the name of its optimizer, or of an optax transformation; parameters as of `fedopt`."""
+    """Returns a server by the name of its optimizer.
+
+    Args:
+      optimizer: one of Optimizer, or an optax transformation (with its own learning rate).
+      server_lr: learning rate.
+      momentum: beta of 'momentum'.
+      nesterov: Nesterov's form of 'momentum'.
+      b1: first-moment decay of 'adam' and 'yogi'.
+      b2: second-moment decay of 'adam' and 'yogi'.
+      eps: added to the root; None = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      bias_correction: of 'adam' and 'yogi'.
+    """
     if isinstance(optimizer, optax.GradientTransformation):
         return optax_server(optimizer)
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
@@ -119,7 +155,7 @@ def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bia
 def _fedavg_with(server: Server, solve: local.Solver, weighting: str) -> core.Algorithm:
     """Returns FedAvg with another server."""
     return core.algorithm(
-        fedavg_client(solve, weighting),
+        common.fedavg_client(solve, weighting),
         server.step,
         init=server.init,
         weighting=weighting,

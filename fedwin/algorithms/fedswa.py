@@ -16,7 +16,9 @@ from typing import Literal
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, add_mean_step, fedavg_server, weighted_delta
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive, Share
 
 # Default values of every form: of both methods, and of one of them.
@@ -32,12 +34,35 @@ def _with_defaults(form: str, **given: float | None) -> dict[str, float]:
 
 
 def rate_factor(s: rules.Step, rho, peak=1.0):
-    """Computes the rate of local step j in units of the round's: peak (1 - (1 - rho) j / J)."""
+    """Computes the learning rate of a local step in units of the round's.
+
+            peak (1 - (1 - rho) j / J)
+
+        Args:
+          rho: rate that the round would end at, in units of its first.
+          peak: rate of the first step.
+
+        Returns:
+          The factor, float [].
+
+        Example:
+          >>> from typing import Literal
+
+    import jax.numpy as jnp
+          >>> step = rules.Step(None, None, None, None, j=2, steps=jnp.float32(4), lr=0.1, weight_decay=0.0)
+          >>> round(float(rate_factor(step, 0.1)), 3)
+          0.55
+    """
     return peak * (1 - (1 - rho) * s.j / s.steps)
 
 
 def falling_rate(rho, peak=1.0):
-    """Returns the hook of local training that shortens every step by its `rate_factor`; None if all factors are 1."""
+    """Returns the hook of local training that shortens every step by its `rate_factor`; None if all factors are 1.
+
+    Args:
+      rho: see `rate_factor`.
+      peak: see `rate_factor`.
+    """
     if rho == 1 and peak == 1:
         return None
 
@@ -48,9 +73,13 @@ def falling_rate(rho, peak=1.0):
 
 
 def controlled(control, rho):
-    """Returns SGD with a control, m - c_i; the gradients that it records are weighted by the rates.
+    """Returns SGD with a control; the gradients that it records are weighted by the rates.
 
-    direction = g(y) + control,   recorded: rate_factor g(y)
+        direction = g(y) + control,   recorded: rate_factor g(y)
+
+    Args:
+      control: m - c_i, like params.
+      rho: see `rate_factor`.
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
@@ -100,9 +129,9 @@ def fedswa(
 
     def client(params, c):
         y = solve(params, c, on_step=on_step)
-        return y.update({"delta": weighted_delta(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
-    return core.algorithm(client, fedavg_server(used["server_lr"]), weighting=weighting)
+    return core.algorithm(client, common.fedavg_server(used["server_lr"]), weighting=weighting)
 
 
 @ALGORITHMS.register("fedmoswa", paper="liu2025fedswa", down="2", up="2", server="2", client="1")
@@ -149,13 +178,13 @@ def fedmoswa(
         if is_code:
             new = tree.sub(tree.scale(mean_rate / halfway, tree.add(new, control)), control)
         weight = core.aggregation_weight(c, weighting)
-        message = {"delta": weighted_delta(y, params, c, weighting), "control": core.mean(new, weight)}
+        message = {"delta": common.weighted_delta(y, params, c, weighting), "control": core.mean(new, weight)}
         return y.update(message, state=new)
 
     def server(params, m, total, round):
         gamma = jnp.where(round == 0, 1.0, used["gamma"]) if is_code else used["gamma"]
         m = tree.lerp(gamma, m, total["control"].value)
-        return add_mean_step(params, total, used["server_lr"]), m
+        return common.add_mean_step(params, total, used["server_lr"]), m
 
     return core.algorithm(
         client,

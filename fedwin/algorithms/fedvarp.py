@@ -1,14 +1,18 @@
 """FedVARP and FedStale: the server remembers every client's last step, and uses those of absent clients.
 
-With all clients in every round, any beta is FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients:
-both in proportion to N_i, or both equal (1 / |S| and 1 / K, the papers' rule). FedStale's weights 1 / (K pi_i), for
-clients that take part with unequal probabilities pi_i, are those of --sampling=weighted (Client.importance), except
-that they are normalized over the cohort; the released code's sums are not. m_i, the server's memory, is the client's
-row of the client table; nothing but the model travels.
+beta = 1 is FedVARP, beta = 0 is FedAvg, and FedStale lies between them; with all clients in every round, any beta is
+FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients: both in proportion to N_i, or both equal
+(1 / |S| and 1 / K, the papers' rule). FedStale's weights 1 / (K pi_i), for clients that take part with unequal
+probabilities pi_i, are those of --sampling=weighted (Client.importance), except that they are normalized over the
+cohort; the released code's sums are not.
+
+m_i is the server's memory. Here it is the client's row of the client table, which `fedwin.residence` stores on the
+device, on the host or in a file; nothing but the model travels.
 """
 
 from fedwin import core, local, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive, Share
 
 

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree, window
-from fedwin.algorithms.common import ALGORITHMS, Weighting, add_mean_step, fedavg_server, weighted_delta
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
 from fedwin.tree import PyTree
@@ -81,12 +83,12 @@ def ghb(
     def client(down, c):
         params, momentum = down
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
-        return y.update({"delta": weighted_delta(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, line, total, round):
         # The delay line stores the models that rounds started from.
         line = window.shift(line, window.flat(params).pack(params))
-        return add_mean_step(params, total, server_lr), line
+        return common.add_mean_step(params, total, server_lr), line
 
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
@@ -104,7 +106,13 @@ class HeavyBallRow(NamedTuple):
 
 
 def anchor_init(setting, first):
-    """Returns client_init, (params, id, key) -> HeavyBallRow of a client that has not taken part yet.
+    """Returns client_init, which makes the state of a client that has not taken part yet.
+
+    Args:
+      first: one of First.
+
+    Returns:
+      (params, id, key) -> HeavyBallRow.
 
     Raises:
       UserError: when first='random' and the setting has no init_fn.
@@ -173,11 +181,11 @@ def local_ghb(
             # An initial anchor has no age: the first participation uses C, like FedHBM's.
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
-        message = {"delta": weighted_delta(y, params, c, weighting)}
+        message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=HeavyBallRow(params, c.round))
 
     client_init = anchor_init(setting, first)
-    return core.algorithm(client, fedavg_server(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -216,8 +224,8 @@ def fedhbm(
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))
-        message = {"delta": weighted_delta(y, params, c, weighting)}
+        message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=HeavyBallRow(y.params, c.round))
 
     client_init = anchor_init(setting, first)
-    return core.algorithm(client, fedavg_server(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

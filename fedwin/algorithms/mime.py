@@ -7,7 +7,9 @@ beta = 0 is MIME-SGD and has no m. A client that drops out takes part in neither
 from typing import NamedTuple
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, add_mean_step, weighted_delta
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Decay, Positive
 from fedwin.tree import PyTree
 
@@ -71,11 +73,11 @@ def mime(
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
         y = solve(params, c, rules.svrg(params, shift))
-        return y.update({"delta": weighted_delta(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else None
-        return add_mean_step(params, total, server_lr), MimeState(m, state.c)
+        return common.add_mean_step(params, total, server_lr), MimeState(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
@@ -134,14 +136,14 @@ def mimelite(
         gradient = solve.gradient(params, c)
         y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {
-            "delta": weighted_delta(y, params, c, weighting),
+            "delta": common.weighted_delta(y, params, c, weighting),
             "gradient": core.mean(gradient, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, total["gradient"].value)
-        return add_mean_step(params, total, server_lr), MimeState(m)
+        return common.add_mean_step(params, total, server_lr), MimeState(m)
 
     return core.algorithm(
         client,

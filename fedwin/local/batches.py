@@ -13,14 +13,33 @@ from fedwin import core
 
 
 def ceil_div(a, b):
-    """Computes ceil(a / b) of integers, b > 0, which may be traced."""
+    """Computes a / b, rounded up.
+
+    Args:
+      a: an integer, may be traced.
+      b: a positive integer, may be traced.
+
+    Returns:
+      ceil(a / b).
+
+    Example:
+      >>> ceil_div(7, 3)
+      3
+    """
     return (a + b - 1) // b
 
 
 def share_of(share, count):
-    """Computes ceil(share * count), with a share from `exact_share`; either may be an array or traced.
+    """Computes a share of a number of steps or examples, rounded up.
 
     The product is one multiplication in float32, so that host and device agree to the bit.
+
+    Args:
+      share: a number from `exact_share`; may be an array or traced.
+      count: an integer, may be an array or traced.
+
+    Returns:
+      ceil(share * count), an int if both are numbers.
 
     Example:
       >>> share_of(exact_share(0.1), 30), share_of(exact_share(0.5), 7)
@@ -33,7 +52,14 @@ def share_of(share, count):
 
 
 def exact_share(share):
-    """Returns float32 shares for `share_of`: a millionth smaller unless whole, as 0.1 * 30 = 3.0000001 in float32."""
+    """Returns shares for `share_of`: a millionth smaller unless whole, because 0.1 * 30 = 3.0000001 in float32.
+
+    Args:
+      share: a number or an array.
+
+    Returns:
+      float32, of the shape of `share`.
+    """
     share = np.asarray(share, float)
     return np.where(share == np.round(share), share, share * (1 - 1e-6)).astype(np.float32)
 
@@ -44,10 +70,17 @@ FEW_PLACES = 32
 
 
 def shuffled(key, size, n_max: int):
-    """Draws a uniform permutation of 0..size-1, the first `size` places of int32 [n_max].
+    """Draws a uniform permutation of 0..size-1.
 
     It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that a client's order does not
     depend on the size that its cohort is padded to.
+
+    Args:
+      size: number of elements to permute, int32 [].
+      n_max: length of the result.
+
+    Returns:
+      int32 [n_max]; the first `size` places contain the permutation.
     """
 
     def sort(length):
@@ -81,7 +114,7 @@ class Batches:
 
     @property
     def always_full(self) -> bool:
-        """Whether no batch of `order` contains padding."""
+        """Whether no batch of `plan` contains padding."""
         return self.batching == "repeat" or (self.equal_size is not None and self.equal_size % self.batch_size == 0)
 
     def size(self, c: core.Client):
@@ -107,12 +140,35 @@ class Batches:
         return ceil_div(times(size), self.batch_size)
 
     def places(self, n_max: int, most: float) -> int:
-        """Returns the length of the order of at most `most` passes."""
+        """Returns the length of the order of at most `most` passes.
+
+        Args:
+          n_max: number of examples of the largest client.
+          most: largest number of passes.
+        """
         return math.ceil(most) * (n_max + self.batch_size) + self.batch_size + n_max
 
     def places_of_steps(self, n_max: int, most: int) -> int:
-        """Returns the length of the order of at most `most` steps."""
+        """Returns the length of the order of at most `most` steps.
+
+        Args:
+          n_max: number of examples of the largest client.
+          most: largest number of steps.
+        """
         return most * self.batch_size + n_max
+
+    def plan(self, c: core.Client, epochs, most: float):
+        """Plans the order in which examples are visited.
+
+        Args:
+          epochs: passes over its examples, a number or int32 [].
+          most: upper bound on `epochs`.
+
+        Returns:
+          (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding.
+        """
+        steps = self.steps(self.size(c), epochs)
+        return self.order(c, steps, self.places(c.index.shape[0], most)), steps
 
     def order(self, c: core.Client, steps, length: int):
         """Returns the order in which a number of steps visits the client's examples, pass after pass.
@@ -143,7 +199,7 @@ class Batches:
         """Plans one pass in stored order, whose last batch may be short.
 
         Returns:
-          (positions int32 [L], steps).
+          (positions, steps) as `plan`.
         """
         place = jnp.arange(c.index.shape[0] + self.batch_size)
         return jnp.where(place < c.size, place, -1), self.per_pass(c)
@@ -152,6 +208,8 @@ class Batches:
         """Returns the j-th batch.
 
         Args:
+          positions: of `plan`.
+          j: index of the step, int32 [].
           full: whether all batches are full; 'mask' (1 real, 0 padding) is then left out.
 
         Returns:

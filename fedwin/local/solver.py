@@ -50,7 +50,12 @@ class Local(NamedTuple):
     optimizer: PyTree = ()
 
     def update(self, message, state=()) -> core.Update:
-        """Returns the client's Update, with the statistics and metrics of this training."""
+        """Returns the client's Update, with the statistics and metrics of this training.
+
+        Args:
+          message: the client's message, summed over the cohort.
+          state: the client's new state, () for none.
+        """
         return core.Update(message, state, self.stats, self.metrics)
 
 
@@ -138,7 +143,7 @@ class Solver:
         """Plans a client's local training.
 
         Returns:
-          (positions int32 [L] as of `Batches.order`, steps).
+          (positions, steps) as `Batches.plan`.
         """
         steps = self._steps(c.size if self.equal_size is None else self.equal_size, c.round)
         if c.work is not None:
@@ -146,7 +151,11 @@ class Solver:
         return self.batches.order(c, steps, self.places(c.index.shape[0])), steps
 
     def places(self, n_max: int) -> int:
-        """Returns the length of the order that `plan` makes."""
+        """Returns the length of the order that `plan` makes.
+
+        Args:
+          n_max: number of examples of the largest client.
+        """
         if self.steps is not None:
             return self.batches.places_of_steps(n_max, self.steps)
         return self.batches.places(n_max, cast(float, self.max_epochs or self.epochs))
@@ -274,7 +283,14 @@ class Solver:
         return value, new_stats
 
     def gradient_at(self, stats, batch, key, info) -> Callable[[PyTree], Gradient]:
-        """Returns params -> Gradient of the loss on a batch."""
+        """Returns params -> Gradient of the loss on a batch.
+
+        Args:
+          stats: the model's statistics.
+          batch: the mini-batch, prepared.
+          key: PRNG key of the forward pass.
+          info: the client's Client.info.
+        """
 
         def gradient(at) -> Gradient:
             (loss, new_stats), g = jax.value_and_grad(self._value, has_aux=True)(at, stats, batch, key, info)
@@ -284,6 +300,10 @@ class Solver:
 
     def apply_step(self, s: Step, direction, displacement, state):
         """Takes one step from s.params, with the solver's clipping, weight decay and optimizer.
+
+        Args:
+          direction: like params.
+          displacement: like params, or None.
 
         Returns:
           (params after the step, the optimizer's new state).

@@ -27,7 +27,11 @@ _OF_ROUND, _OF_RUN = 0x10CA1, 0x10CA2
 
 
 def draws(ids: np.ndarray, *numbers: int) -> np.ndarray:
-    """Draws a uniform number in [0, 1) for each client, float [n]; it depends on `numbers` (>= 0) and the client alone.
+    """Draws a uniform number for each client; it depends on `numbers` and the client alone.
+
+    Args:
+      ids: of the clients, int [n], >= 0.
+      *numbers: integers >= 0, such as seed, tag and round.
 
     Returns:
       In [0, 1), float [n].
@@ -130,7 +134,14 @@ def file(*, path: str) -> LocalWork:
 
 
 def read_columns(path: str, *columns: str) -> dict[int, tuple[float, ...]]:
-    """Reads numbers of clients, client -> its numbers, from a CSV file with the header `client,<columns>`.
+    """Reads numbers of clients from a CSV file with the header `client,<columns>`.
+
+    Args:
+      path: the file.
+      *columns: names of the columns after `client`.
+
+    Returns:
+      client -> its numbers.
 
     Raises:
       UserError: the file cannot be read, has another header, or a line is not a client and finite numbers.
@@ -166,6 +177,12 @@ def work_of_rounds(
 ) -> np.ndarray | None:
     """Returns the work of the cohorts of some rounds, as Client.work takes it.
 
+    Args:
+      work: the local work; None: all clients take all steps.
+      first: the first round, 0-based.
+      ids: the cohorts, int [R, C].
+      present: which places have a client, bool [R, C].
+
     Returns:
       float32 [R, C], 1 for padding; None without local work.
 
@@ -184,6 +201,11 @@ def work_of_rounds(
 
 def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
     """Returns the work of one cohort, float32 [C]; None without local work.
+
+    Args:
+      work: the local work; None: all clients take all steps.
+      round: 0-based round.
+      ids: the cohort, int [C].
 
     Raises:
       UserError: the work of a user's function is not in [0, 1].

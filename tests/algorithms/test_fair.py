@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from fedwin.algorithms.fair import domain_weights
+from fedwin.algorithms.agnostic import domain_weights
 from fedwin.errors import UserError
 from tests.algorithms import numpy_clients as plain
 

@@ -9,9 +9,10 @@ import optax
 import pytest
 
 from fedwin import local, losses, testing, tree
-from fedwin.algorithms.fedavg import agreement_mask, counter
-from fedwin.algorithms.fedfa import anchor_loss, calibration_loss, class_means, updated_anchors
-from fedwin.algorithms.sharpness import perturbation
+from fedwin.algorithms.anchors import anchor_loss, calibration_loss, class_means, updated_anchors
+from fedwin.algorithms.fedgma import agreement_mask
+from fedwin.algorithms.fednova import counter
+from fedwin.algorithms.fedsam import perturbation
 from fedwin.local import Batches
 from tests.algorithms.given_messages import DATA, array, given, quick, visited, xs
 

@@ -1,19 +1,13 @@
-"""q-FFL and agnostic federated averaging: clients or domains with a larger loss count more.
+"""Agnostic federated averaging: the worst mixture of domains is minimized, by weights that grow with a domain's loss.
 
-F_i costs one forward pass over the client's examples per round, with the training-time preprocessing; weight decay is
-part of it where it is part of the loss.
+F_d is the mean loss of the cohort's examples of domain d, 0 for a domain without any. n_d, which is 1 before the first
+round, turns the sum over a domain's clients into its mean. With one domain per client, n_d = N_i is known and
+b_i = lambda_i. With weighting=samples, the prior over domains is their share of the examples instead of a uniform one:
+b_i = lambda_d N_i, which is FedAvg at lr = 0. F_i costs one forward pass over the client's examples per round.
 
-q-FFL is q-FedAvg on the objective sum_i p_i F_i^(q+1) / (q + 1), the paper's rule with numerator and denominator
-divided by L, so that it stays defined at client rate 0. The paper draws clients in proportion to p_i and sums without
-weights; the released code draws them uniformly and sums without weights, which is weighting=uniform here. As there,
-1e-10 is added to F_i. With a learning-rate schedule, L follows the rate of the round.
-
-Agnostic: F_d is the mean loss of the cohort's examples of domain d, 0 without any. n_d, which is 1 before the first
-round, turns the sum over a domain's clients into its mean; with one domain per client, n_d = N_i is known and
-b_i = lambda_i. With weighting=samples the prior over domains is their share of the examples, b_i = lambda_d N_i, which
-is FedAvg at lr = 0. FedJAX (fedjax.algorithms.agnostic_fed_avg) is weighting=uniform with batch_loss=sum: its local
-step is B / N_i times as long as with batch_loss=mean. It divides by zero if no client of the last `window` rounds
-belongs to some domain; here n_d keeps its last value.
+FedJAX (fedjax.algorithms.agnostic_fed_avg) is weighting=uniform with batch_loss=sum: it divides the summed loss of a
+mini-batch by all N_i, so that a local step is B / N_i times as long as with batch_loss=mean. It divides by zero if no
+client of the last `window` rounds belongs to some domain; here n_d keeps its last value.
 """
 
 from typing import Literal, NamedTuple
@@ -22,66 +16,11 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, add_mean_step, fedavg_client, fedavg_server
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
-
-
-@ALGORITHMS.register(
-    "qffl",
-    paper="li2020fair",
-    instances=("qffl:q=1", "qffl:q=0.5,weighting=uniform"),
-    degenerate={"q": 0},
-    down="1",
-    up="1 + 1 number",
-    server="1",
-    client="0",
-)
-def qffl(
-    setting: core.Setting,
-    solve: local.Solver,
-    *,
-    q: NonNegative = 1.0,
-    lipschitz: Positive | None = None,
-    server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
-) -> core.Algorithm:
-    """q-FFL (q-FedAvg): steps weighted by F_i^q, where F_i is the client's loss of the received model.
-
-        h_i = F_i^q + q F_i^(q-1) L ||y_i - x||^2
-        x   <- x + server_lr sum_i p_i F_i^q (y_i - x) / sum_i p_i h_i
-
-    Args:
-      q: exponent of the loss; larger values favor clients with large losses, 0 is FedAvg.
-      lipschitz: L; none = 1 / lr, the client learning rate of the round, as in the paper.
-
-    Source: Li et al., Fair Resource Allocation in Federated Learning, 2020, https://arxiv.org/abs/1905.10497.
-
-    Example:
-      >>> from fedwin import testing
-      >>> testing.run_rounds("qffl:q=1")
-      {'model': [5.466, 4.507, 3.936]}
-    """
-    if q == 0:
-        return core.algorithm(fedavg_client(solve, weighting), fedavg_server(server_lr), weighting=weighting)
-
-    def client(params, c):
-        loss = solve.mean_loss(params, c) + 1e-10
-        y = solve(params, c)
-        delta = tree.sub(y.params, params)
-        weight = core.aggregation_weight(c, weighting)
-        # At client rate 0, y_i = x.
-        curvature = 1 / jnp.where(y.lr > 0, y.lr, 1) if lipschitz is None else lipschitz
-        h = loss**q + q * loss ** (q - 1) * curvature * tree.squared_norm(delta)
-        return y.update({"delta": core.Mean(tree.scale(weight * loss**q, delta), weight * h)})
-
-    return core.algorithm(
-        client,
-        fedavg_server(server_lr),
-        weighting=weighting,
-        # The server does not know h_i.
-        wire=lambda down, message: (down, (message["delta"], message["delta"].weight)),
-    )
 
 
 class AgnosticState(NamedTuple):
@@ -99,9 +38,17 @@ class AgnosticState(NamedTuple):
 
 
 def domain_weights(weights, losses, lr):
-    """Computes the exponentiated-gradient step of the weights lambda [K] with the losses F [K].
+    """Computes the exponentiated-gradient step.
 
-    lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
+        lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
+
+    Args:
+      weights: lambda, float [K].
+      losses: F, float [K].
+      lr: learning rate.
+
+    Returns:
+      The new weights, float [K].
     """
     # A common factor cancels; without it, exp overflows.
     grown = weights * jnp.exp(lr * (losses - jnp.max(losses)))
@@ -192,7 +139,7 @@ def agnostic(
             last = jnp.concatenate([state.window[1:], seen[None]])
             mean = jnp.mean(last, 0)
             state = state._replace(window=last, examples=jnp.where(mean > 0, mean, state.examples))
-        return add_mean_step(params, total, server_lr), state
+        return common.add_mean_step(params, total, server_lr), state
 
     def init(params):
         ones = jnp.ones(setting.num_clients)

@@ -1,123 +1,26 @@
-"""FedSAM, FedASAM, FedGloSS: sharpness-aware minimization on clients and server.
+"""FedGloSS: sharpness-aware minimization on the server, with the last pseudo-gradient and FedDyn's dual variables.
 
-FedASAM's weights are all parameters but biases: kernels, and the scales of normalization layers too.
+This is the paper's rule with sigma_i = -q_i / beta and sigma = -s / beta. x is evaluated, not z. Both radii grow
+linearly from rho0 in the first `ramp` rounds.
 
-FedGloSS is the paper's rule with sigma_i = -q_i / beta and sigma = -s / beta; x is evaluated, not z. Without
-perturbations it is FedDyn with alpha = 1 / beta, at eta = 1. The authors' code
-(https://github.com/pietrocagnasso/fedgloss) divides the sum in s by the cohort's size |S| as well, so that sigma is no
-longer the mean of the clients' sigma_i (dual='cohort' does the same); and while the radii grow, its server's radius is
-the final local one. The code updates q_i after every local epoch, measures the pull from the model at the start of that
-epoch, and is run with one.
+Without perturbations FedGloSS is FedDyn with alpha = 1 / beta, at eta = 1.
+
+Where the authors' code (https://github.com/pietrocagnasso/fedgloss) differs: it divides the sum in s by the cohort's
+size |S| as well, so that sigma is no longer the mean of the clients' sigma_i (dual='cohort' does the same); and while
+the radii grow, its server's radius is the final local one. The code updates q_i after every local epoch, measures the
+pull from the model at the start of that epoch, and is run with one.
 """
 
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms.common import ALGORITHMS, Weighting, fedavg_client, fedavg_server
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.fedsam import sharpness_aware
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive
 from fedwin.tree import PyTree
-
-# Names of bias parameters in flax and haiku.
-BIASES = ("bias", "b", "offset")
-
-
-def perturbation(params, gradient, rho, eta=None):
-    """Computes the ascent step of (adaptive) sharpness-aware minimization.
-
-    eps = rho T^2 g / ||T g||,   T = |y| + eta for weights, 1 for biases;   T = 1 without eta
-    """
-
-    def scale(path, y):
-        key = path[-1] if path else None
-        name = str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
-        return jnp.ones_like(y) if eta is None or name in BIASES else jnp.abs(y) + eta
-
-    t = jax.tree_util.tree_map_with_path(scale, params)
-    scaled = tree.mul(t, gradient)
-    return tree.scale(rho / (tree.norm(scaled) + 1e-16), tree.mul(t, scaled))
-
-
-def sharpness_aware(rho, eta=None):
-    """Returns the local rule of FedSAM (eta=None) and FedASAM.
-
-    direction = g(y + eps)
-    """
-
-    def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
-        g = grad(s.params)
-        ascended = tree.add(s.params, perturbation(s.params, g.value, rho, eta))
-        return rules.RuleOutput(grad(ascended).value, None, g)
-
-    return rule
-
-
-@ALGORITHMS.register(
-    "fedsam",
-    paper=("caldarola2022improving", "qu2022generalized", "foret2021sharpness"),
-    degenerate={"rho": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-)
-def fedsam(
-    setting: core.Setting,
-    solve: local.Solver,
-    *,
-    rho: NonNegative = 0.1,
-    server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
-) -> core.Algorithm:
-    """FedSAM: direction g(y + rho g(y) / ||g(y)||).
-
-    Args:
-      rho: radius of the perturbation.
-      server_lr: server learning rate eta_s.
-
-    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
-    https://arxiv.org/abs/2203.11834. Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,
-    https://arxiv.org/abs/2206.02618.
-
-    Example:
-      >>> from fedwin import testing
-      >>> testing.run_rounds("fedsam:rho=0.1")
-      {'model': [3.876, 3.283, 3.144]}
-    """
-    client = fedavg_client(solve, weighting, sharpness_aware(rho))
-    return core.algorithm(client, fedavg_server(server_lr), weighting=weighting)
-
-
-@ALGORITHMS.register("fedasam", like="fedsam", paper=("caldarola2022improving", "kwon2021asam"))
-def fedasam(
-    setting: core.Setting,
-    solve: local.Solver,
-    *,
-    rho: NonNegative = 0.7,
-    eta: NonNegative = 0.2,
-    server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
-) -> core.Algorithm:
-    """FedASAM: direction g(y + rho T^2 g(y) / ||T g(y)||), T = |y| + eta.
-
-        y <- y - lr g(y + rho T^2 g(y) / ||T g(y)||),   T = |y| + eta for weights, 1 for biases
-        x <- x + server_lr sum_i p_i (y_i - x)
-
-    Args:
-      eta: added to |y|.
-
-    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
-    https://arxiv.org/abs/2203.11834.
-
-    Example:
-      >>> from fedwin import testing
-      >>> testing.run_rounds("fedasam:rho=0.1")
-      {'model': [3.724, 3.169, 3.059]}
-    """
-    client = fedavg_client(solve, weighting, sharpness_aware(rho, eta))
-    return core.algorithm(client, fedavg_server(server_lr), weighting=weighting)
 
 
 class FedGloSSState(NamedTuple):
@@ -135,7 +38,12 @@ class FedGloSSState(NamedTuple):
 def pulled(inner: local.Rule, beta, q) -> local.Rule:
     """Returns a rule with the two terms of the augmented Lagrangian.
 
-    direction = inner + (y - z + q_i) / beta
+        direction = inner + (y - z + q_i) / beta
+
+    Args:
+      inner: the rule that the terms are added to.
+      beta: penalty's divisor.
+      q: q_i, like params.
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -1,0 +1,82 @@
+"""FedCM: the last pseudo-gradient as momentum inside every local step.
+
+D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (1 - alpha) D, at learning
+rate 0 too. The first round uses alpha g alone.
+"""
+
+import jax.numpy as jnp
+
+from fedwin import core, local, tree
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry.ranges import Positive, PositiveShare
+
+
+def client_momentum(alpha, d):
+    """Returns the local rule of FedCM.
+
+        direction = alpha g(y) + (1 - alpha) d / (lr J)
+
+    Args:
+      alpha: weight of the gradient, in (0, 1].
+      d: D, the last round's pseudo-gradient, like params.
+    """
+
+    def rule(grad, s: local.Step):
+        # At learning rate 0 the direction has no effect: the limit of the momentum term is a displacement.
+        positive = s.lr > 0
+        m = tree.scale(jnp.where(positive, 1 / (s.lr * s.steps), 0), d)
+        displacement = tree.scale(jnp.where(positive, 0, (alpha - 1) / s.steps), d)
+        return local.mix(alpha, m)(grad, s)._replace(displacement=displacement)
+
+    return rule
+
+
+@ALGORITHMS.register(
+    "fedcm",
+    paper="xu2021fedcm",
+    instances=("fedcm:alpha=0.4",),
+    degenerate={"alpha": 1},
+    down="2",
+    up="1",
+    reported="1.5x",
+    server="2",
+    client="0",
+)
+def fedcm(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    alpha: PositiveShare = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
+
+        y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
+        D <- sum_i p_i (x - y_i),   x <- x - server_lr D
+
+    Args:
+      alpha: weight of the client's own gradient.
+
+    Source: Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedcm:alpha=0.5")
+      {'model': [4.635, 3.294, 3.008]}
+    """
+
+    def client(down, c):
+        params, d = down
+        y = solve(params, c, client_momentum(alpha, d))
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
+
+    def server(params, d, total, round):
+        delta = total["delta"].value  # = -Delta
+        return tree.axpy(server_lr, delta, params), tree.scale(-1, delta)
+
+    return core.algorithm(
+        client, server, broadcast=lambda params, d: (params, d), init=tree.zeros_like, weighting=weighting
+    )

@@ -1,0 +1,64 @@
+"""Client momentum that lasts from round to round (--client_momentum starts from zero in every round).
+
+With one client that holds all examples and takes part in every round for one epoch, this is centralized training.
+"""
+
+import dataclasses
+
+import optax
+
+from fedwin import core, local
+from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry.ranges import Decay, Positive
+
+
+@ALGORITHMS.register(
+    "local_momentum",
+    paper="polyak1964some",
+    instances=("local_momentum:momentum=0.5", "local_momentum:momentum=0.5,weighting=uniform"),
+    degenerate={"momentum": 0},
+    down="1",
+    up="1",
+    server="1",
+    client="1",
+)
+def local_momentum(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    momentum: Decay = 0.9,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i stored by the client between its rounds.
+
+    With one client that holds all examples this is centralized training. The whole state of the local optimizer
+    (--client_optimizer) lasts between rounds; weight decay is part of g, as in PyTorch.
+
+        v_i <- momentum v_i + g(y),   y <- y - lr v_i
+        x   <- x + server_lr sum_i p_i (y_i - x)
+
+    Args:
+      momentum: of the local steps.
+
+    Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964,
+    https://doi.org/10.1016/0041-5553(64)90137-5.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("local_momentum:momentum=0.5")
+      {'model': [3.352, 3.22, 3.254]}
+    """
+    optimizer = optax.chain(optax.trace(momentum), solve.optimizer) if momentum else solve.optimizer
+    solve = dataclasses.replace(solve, optimizer=optimizer)
+
+    def client(params, c):
+        y = solve(params, c, optimizer=c.state)
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
+
+    def client_init(params, id):
+        return optimizer.init(params)
+
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

@@ -1,0 +1,27 @@
+"""Registry of algorithms: builders `builder(setting, solve, *, hyper=default, ...) -> core.Algorithm`."""
+
+from fedwin.registry import Registry
+
+# Facts of an algorithm:
+#   down, up: models that one client receives and sends in one round, with extra numbers and options in words, such as
+#     '2 (3 with momentum)' or '1 + C d numbers';
+#   reported: communication overhead as printed in the GHB paper;
+#   server, client: models that each of them stores between rounds;
+#   degenerate: hyper-parameters under which the method is FedAvg (None: there are none);
+#   warmup_horizon: the parameter that holds the number of rounds before the method differs from FedAvg.
+ALGORITHMS = Registry(
+    "algorithm",
+    columns={"down / up": "{down} / {up}", "reported": "{reported}", "server / client keep": "{server} / {client}"},
+    rule="rule",
+    common={
+        "server_lr": "server learning rate eta.",
+        "weighting": "p_i proportional to N_i ('samples') or equal ('uniform').",
+    },
+    down="?",
+    up="?",
+    reported="-",
+    server="?",
+    client="?",
+    degenerate=None,
+    warmup_horizon="",
+)
