@@ -195,6 +195,20 @@ def test_a_seed_stops_in_all_processes(one_process, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 4])
+def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_path, devices):
+    directory = tmp_path / "run"
+    killed = Processes(2, directory)
+    at_round(directory, 40)
+    killed.started[1].kill()
+    killed.ended(PATIENCE)
+    alone = Processes(1, directory, devices=devices)
+    assert alone.ended() == [0], alone.errors(0)
+    for name, value in leaves(one_process).items():
+        np.testing.assert_allclose(leaves(directory)[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
 def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
     grid = {n: ["--grid=client_lr=0.05,0.1"] for n in (0, 1)}
     started = Processes(2, tmp_path / "sweep", own=grid, binary="sweep", num_rounds=20)
