@@ -32,6 +32,23 @@ def test_what_travels_is_what_the_entry_says(name):
         assert found == amounts(entry.facts[way], size(p.variables.params), C=3, d=4, F=2, M=matrices), way
 
 
+def test_the_printed_overheads_are_registered():
+    reported = {n: e.facts["reported"] for n, e in ALGORITHMS.entries.items() if e.facts["reported"] != "-"}
+    assert reported == {
+        **dict.fromkeys(("fedavg", "fedopt", "fedavgm", "fedprox", "feddyn", "adabest", "local_ghb", "fedhbm"), "1x"),
+        **dict.fromkeys(("fedcm", "fedadc", "ghb"), "1.5x"),
+        "scaffold": "2x",
+        "mime": "2x (3x)",
+        "mimelite": "2x",
+    }
+
+
+def test_the_table_has_a_row_for_every_method():
+    lines = ALGORITHMS.table().splitlines()
+    assert [row.strip("| ").split()[0] for row in lines[2:]] == sorted(ALGORITHMS)
+    assert {line.replace("\\|", "").count("|") for line in lines} == {8}
+
+
 def test_the_plain_table_explains_every_hyperparameter_below_its_row():
     text = ALGORITHMS.table("plain")
     assert max(map(len, text.splitlines())) <= 120
@@ -43,6 +60,12 @@ def test_the_plain_table_explains_every_hyperparameter_below_its_row():
             assert h.meaning and f" {h.name}=" in said and h.description in said
         for paper in entry.papers:
             assert paper.title in said and paper.link in said
+
+
+@pytest.mark.parametrize("registry", [registry for registry, _ in citations.FIELDS], ids=lambda registry: registry.kind)
+def test_every_registry_renders_itself(registry):
+    assert len(registry.table().splitlines()) == len(registry) + 2
+    assert max(map(len, registry.table("plain").splitlines())) <= 120
 
 
 @pytest.fixture

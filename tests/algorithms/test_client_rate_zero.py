@@ -10,7 +10,18 @@ from fedwin.wrappers import WRAPPERS
 
 @pytest.mark.parametrize(
     "choice",
-    ["fedcm", "fedadc:beta_local=1.0", "fednova:mu=0.5", "scaffold", "fedgloss", "qffl:q=2"],
+    [
+        "fedcm",
+        "fedadc",
+        "fedadc:beta_local=1.0",
+        "fednova:mu=0.5",
+        "scaffold",
+        "fedsam",
+        "scaffold_m",
+        "fedgloss",
+        "qffl:q=2",
+        "agnostic",
+    ],
 )
 def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
     p = testing.classification(lr=0.0, shuffle=False)
@@ -33,3 +44,10 @@ def test_fedcm_at_rate_zero_is_the_limit_of_small_rates():
     np.testing.assert_allclose(zero, small, atol=1e-4)
     # The momentum of round 0, (1 - alpha) times its step, moves round 1.
     np.testing.assert_allclose(zero[1] - zero[0], 0.6 * (zero[0] - 1.0), rtol=1e-5)
+
+
+def test_fedadc_at_rate_zero_stands_still_and_keeps_its_momentum():
+    runs = cycled("fedadc:beta_global=0.6", 0.0)
+    for name in ("params", "state"):
+        before, after, later = (float(getattr(run, name)["x"][0]) for run in runs[:3])
+        assert before == after != later

@@ -1,14 +1,16 @@
-"""DiLoCo and its fragments against NumPy."""
+"""DiLoCo and its fragments against NumPy, optax and DrJAX."""
 
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from fedwin import testing, tree
 from fedwin.algorithms.diloco import fragments_of
+from fedwin.engine.communication import communication
 from fedwin.errors import UserError
 from fedwin.schedules import cosine
 from tests.algorithms import numpy_clients as clients
@@ -94,6 +96,9 @@ ADAM = ",optimizer=adam,server_lr=0.2,server_b1=0.6,server_b2=0.7,server_eps=0.1
 CASES = [
     (SOME, ",weighting=samples", Nesterov, 1, clients.SIZES),
     (SOME, f",fragments=2{ADAM}", Adam, 2, (1, 1, 1)),
+    pytest.param(ALL, "", Nesterov, 1, (1, 1, 1), marks=pytest.mark.slow),
+    pytest.param(SOME, ADAM, Adam, 1, (1, 1, 1), marks=pytest.mark.slow),
+    pytest.param(ALL, ",fragments=2", Nesterov, 2, (1, 1, 1), marks=pytest.mark.slow),
     pytest.param(SOME, ",fragments=2", Nesterov, 2, (1, 1, 1), marks=pytest.mark.slow),
 ]
 
@@ -113,6 +118,52 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
         assert int(adam.count[i]) == moments[i][2]
         if fragments > 1:
             np.testing.assert_allclose(row(table.params), own[i], rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double")
+def test_rounds_are_those_of_drjax():
+    drjax = pytest.importorskip("drjax", reason="DrJAX is not installed (extra `test`)")
+    x = np.array([[1.0, -0.5, 2.0, 0.3], [-1.0, 0.4, 0.8, 1.5], [0.2, 0.7, -1.1, 0.9]])
+    y = np.array([[1.0, 0.5, -1.0, 2.0], [0.2, -0.7, 1.1, 0.0], [0.6, 1.3, -0.4, 0.1]])
+    inner, outer = optax.adamw(0.1, weight_decay=0.01), optax.sgd(0.7, 0.9, nesterov=True)
+    loss = lambda theta, batch: jnp.mean((theta[0] * batch[0] + theta[1] - batch[1]) ** 2) / 2
+
+    def train(theta, state, batches):
+        for batch in batches:
+            update, state = inner.update(jax.grad(loss)(theta, batch), state, theta)
+            theta = optax.apply_updates(theta, update)
+        return theta, state
+
+    @drjax.program(placements={"workers": 3})
+    def one_round(theta, states, batches):
+        starts = drjax.broadcast(theta)
+        ends, states = drjax.map_fn(train, (starts, states, batches))
+        return drjax.reduce_mean(drjax.map_fn(jnp.subtract, (starts, ends))), states
+
+    p = testing.regression(x, y, clients.START, batch_size=2, epochs=1, lr=0.1, schedule=ALL, weight_decay=0.01)
+    batches = tuple((jnp.asarray(x[:, at : at + 2]), jnp.asarray(y[:, at : at + 2])) for at in (0, 2))
+    theta = jnp.asarray(clients.START)
+    states, momentum = jax.vmap(lambda _: inner.init(theta))(jnp.arange(3)), outer.init(theta)
+    for run in trajectory(p, "diloco"):
+        delta, states = one_round(theta, states, batches)
+        update, momentum = outer.update(delta, momentum)
+        theta = optax.apply_updates(theta, update)
+        np.testing.assert_allclose(clients.vector(run.params), theta, rtol=1e-9)
+
+
+def test_a_worker_that_waits_keeps_its_moments_and_parameters():
+    first, second = trajectory(problem(((0,), (1,))), "diloco:fragments=2")[:2]
+    for before, after in zip(jax.tree.leaves(first.table), jax.tree.leaves(second.table), strict=True):
+        np.testing.assert_array_equal(before[0], after[0])
+    assert first.table.rounds.tolist() == [1, 0, 0] and second.table.rounds.tolist() == [1, 2, 0]
+
+
+def test_fragments_cut_the_bytes_if_every_worker_takes_part():
+    for schedule, down in ((ALL, 4), (SOME, 8)):
+        p = problem(schedule)
+        counted = communication(p.build("diloco:fragments=2"), p.variables.params, p.store, p.n_max)
+        assert counted == (down, 4)
 
 
 def test_layers_are_dealt_to_fragments():

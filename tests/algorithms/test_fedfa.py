@@ -1,4 +1,4 @@
-"""FedFA against a NumPy implementation of entire rounds; where it is FedAvg, and what it refuses."""
+"""FedFA against a NumPy implementation of entire rounds; its anchors, calibration and refusals."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from fedwin import losses, testing
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
-from tests.algorithms.identities import classifier_runs, leaves, same
+from tests.algorithms.identities import classifier_runs, differ, leaves, same
 
 CLASSES, INPUTS, WIDTH = 3, 2, 4
 ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
@@ -119,6 +119,25 @@ def test_fedfa_without_its_losses_is_fedavg_and_frozen_anchors_stay():
     _, ours = classifier_runs("fedfa:lam=0,beta=1,calibrate_from=2")
     same(leaves(ours[-1].params), leaves(plain[-1].params))
     assert (ours[-1].state == p.build("fedfa").init(p.variables.params, jax.random.key(0))).all()
+
+
+@pytest.mark.usefixtures("double")
+def test_fedfas_calibration_moves_the_classifier_alone():
+    # One step: a longer path would carry the difference into the features.
+    kwargs = dict(sizes=(2, 2), epochs=1, schedule=((0, 1),))
+    _, off = classifier_runs("fedfa:lam=0,calibrate_from=9", 1, **kwargs)
+    _, on = classifier_runs("fedfa:lam=0,calibrate_from=0", 1, **kwargs)
+    same(leaves(on[-1].params["hidden"]), leaves(off[-1].params["hidden"]), 0)
+    differ(leaves(on[-1].params["last"]), leaves(off[-1].params["last"]), 1e-4)
+
+
+@pytest.mark.usefixtures("double")
+def test_fedfas_anchors_of_absent_classes_stay():
+    # Clients 0 and 3 with two examples each hold class 0 only.
+    p, ours = classifier_runs("fedfa", 1, sizes=(2, 2, 2, 2), schedule=((0, 3),))
+    start = p.build("fedfa").init(p.variables.params, jax.random.key(0))
+    assert np.array_equal(ours[-1].state[1:], start[1:])
+    differ(ours[-1].state[0], start[0])
 
 
 def test_fedfa_refuses_sequences():

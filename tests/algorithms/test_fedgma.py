@@ -1,10 +1,14 @@
-"""FedGMA: the extra step."""
+"""FedGMA: masks, thresholds and the extra step."""
 
 import functools
 
 import numpy as np
+import pytest
 
 from fedwin import testing
+from tests.algorithms.identities import (
+    same,
+)
 
 STEPS = np.array(
     [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]
@@ -38,3 +42,23 @@ def test_fedgmas_extra_step():
         np.testing.assert_allclose(ours, extra_step(threshold, 1.0), rtol=1e-5, atol=1e-6)
     # Coordinates 1 and 2 agree to 3/5, which distinguishes the two thresholds.
     assert np.abs(extra_step(0.8, 1.0) - extra_step(0.5, 1.0)).max() > 0.1
+
+
+@pytest.mark.parametrize("mode,threshold", [("soft", 0.4), ("hard", 0.4), ("extra_step", 0.8)])
+def test_fedgmas_default_threshold_goes_with_the_mode(mode, threshold):
+    text = f"fedgma:mode={mode},extra_lr=1.0"
+    np.testing.assert_array_equal(masked(text), masked(f"{text},threshold={threshold}"))
+    assert np.abs(masked(text) - masked(f"{text},threshold={1.2 - threshold}")).max() > 1e-3
+
+
+@pytest.mark.usefixtures("double")
+def test_fedgma_keeps_only_what_all_agree_on():
+    centers = [[2.0, 2.0], [2.0, -2.0]]
+    p = testing.quadratic([1.0, 1.0], centers, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
+    (hard,) = testing.trajectory(p, p.build("fedgma:threshold=1.0,mode=hard"), 1)
+    (mean,) = testing.trajectory(p, p.build("fedavg"), 1)
+    same(hard.params["x"], [mean.params["x"][0], 0.0])
+    twins = testing.quadratic([1.0, 1.0], [2.0, 2.0], [0.0], steps=2, lr=0.1, schedule=[[0, 1]])
+    for choice in ("fedgma:threshold=1.0", "fedgma:threshold=0.7,mode=hard"):
+        ours, plain = (testing.trajectory(twins, twins.build(name), 3)[-1].params["x"] for name in (choice, "fedavg"))
+        same(ours, plain)

@@ -1,11 +1,13 @@
-"""FedMuon against plain numpy, and what it refuses."""
+"""FedMuon against plain numpy, as FedAvg with Muon on the clients, and what it refuses."""
+
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from fedwin import losses, testing
+from fedwin import losses, testing, tree
 from fedwin.errors import UserError
 
 KERNEL = np.array([[0.5, -0.2], [0.1, 0.3], [-0.4, 0.2]])  # 3 inputs, 2 outputs
@@ -68,6 +70,15 @@ def test_fedmuon_is_the_papers_rule(double):
     np.testing.assert_allclose([run.params["bias"] for run in runs], biases, rtol=1e-6)
     # optax keeps (1 - beta) M.
     np.testing.assert_allclose([run.state.momentum["kernel"] / 0.2 for run in runs], momenta, rtol=1e-6, atol=1e-8)
+
+
+def test_without_memory_and_alignment_it_is_fedavg_with_muon_on_the_clients(double):
+    p = problem()
+    muon = optax.contrib.muon(1.0, beta=0.0, nesterov=False, adam_b2=0.95)
+    plain = p._replace(solve=dataclasses.replace(p.solve, optimizer=muon))
+    a = testing.trajectory(p, p.build("fedmuon:alpha=0,beta=0"), 2)[-1].params
+    b = testing.trajectory(plain, plain.build("fedavg"), 2)[-1].params
+    assert tree.norm(tree.sub(a, b)) < 1e-12
 
 
 @pytest.mark.parametrize("optimizer", [optax.adam(1.0), optax.sgd(1.0, momentum=0.9)])

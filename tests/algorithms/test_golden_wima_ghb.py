@@ -138,17 +138,15 @@ def test_golden_swa(phase, precision):
 
 
 def test_golden_local_paths(precision):
+    meta = DATA["problem_A"]
     paths = DATA["fedavg_A_local_paths_round1"]
-    p = golden.problem_a(DATA["problem_A"])
-    start = p.variables.params
-
-    def record(path, params, s, last):
-        return path.at[s.j + 1].set(params["x"][0]), params
-
-    @jax.jit
-    def walked(c):
-        begin = jax.numpy.zeros(len(paths["0"]), float).at[0].set(start["x"][0])
-        return p.solve(start, c, carry=begin, on_step=record).carry
-
+    steps = len(paths["0"]) - 1
     for i, path in paths.items():
-        checked(walked(p.client(int(i))), np.ravel(path), precision)
+        for j in range(steps + 1):
+            # The model after j local steps is what a one-client round of j steps returns.
+            if j:
+                p = golden.problem_a(meta, steps=j, schedule=[[int(i)]])
+                (run,) = testing.trajectory(p, p.build("fedavg"), 1)
+                checked(golden.vector(run.params), path[j], precision)
+            else:
+                checked(meta["theta0"], path[0], precision)

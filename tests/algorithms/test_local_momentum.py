@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from fedwin import testing
@@ -49,6 +50,20 @@ def test_one_client_is_a_loop_over_all_epochs_with_one_momentum_and_a_cosine():
         expected.append(theta)
     assert len({str(batches) for batches in orders(p)}) > 1  # another order in every epoch
     np.testing.assert_allclose(trained(p, f"local_momentum:momentum={BETA}"), expected, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("double")
+def test_the_state_of_any_optimizer_is_kept():
+    p = problem(optimizer=optax.adam(1.0), lr=0.1)
+    optimizer = optax.adam(0.1)
+    theta, expected = np.array(START), []
+    state = optimizer.init(theta)
+    for batches in orders(p):
+        for batch in batches:
+            step, state = optimizer.update(gradient(theta, batch), state)
+            theta = theta + np.asarray(step)
+        expected.append(theta)
+    np.testing.assert_allclose(trained(p, "local_momentum:momentum=0"), expected, rtol=1e-12)
 
 
 def test_a_client_that_waits_keeps_its_momentum():

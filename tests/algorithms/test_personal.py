@@ -27,7 +27,7 @@ def ditto_rounds(lam, first):
     return out
 
 
-@pytest.mark.parametrize("lam,first", [(0.7, "received")])
+@pytest.mark.parametrize("lam,first", [(0.7, "received"), pytest.param(0.0, "initial", marks=pytest.mark.slow)])
 def test_ditto_is_the_papers_rule(lam, first, double):
     p = plain.problem()
     algorithm = p.build(f"ditto:lam={lam},first={first}")
@@ -60,7 +60,7 @@ def apfl_rounds(alpha, adaptive, first):
 
 @pytest.mark.parametrize(
     "adaptive,first",
-    [("round", "initial"), ("step", "received")],
+    [("round", "initial"), ("step", "received"), pytest.param("none", "initial", marks=pytest.mark.slow)],
 )
 def test_apfl_is_the_papers_rule(adaptive, first, double):
     p = plain.problem()
@@ -73,6 +73,24 @@ def test_apfl_is_the_papers_rule(adaptive, first, double):
             mixed = algorithm.client_model(core.Variables(run.params), jax.tree.map(lambda a: a[i], run.table))
             same(plain.vector(mixed.params), x if v[i] is None else weight[i] * v[i] + (1 - weight[i]) * x)
     assert (adaptive == "none") == (weight == [0.3] * 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["ditto:lam=0.5", "apfl:adaptive=round"])
+def test_a_personal_model_continues_from_its_own_statistics(choice):
+    p = testing.classification(schedule=((0, 1), (0, 2)), shuffle=False)
+    algorithm = p.build(choice)
+    first, second = testing.trajectory(p, algorithm, 2)
+    own = lambda run, i: jax.tree.map(lambda leaf: leaf[i], getattr(run.table, "own", run.table))
+    # Exponential averages over other numbers of steps.
+    kept, moved = own(first, 1), own(second, 0)
+    np.testing.assert_array_equal(own(second, 1).stats["mean"], kept.stats["mean"])
+    assert np.abs(moved.stats["mean"] - own(first, 0).stats["mean"]).max() > 1e-3
+    server = core.Variables(second.params, second.stats)
+    read = lambda i: algorithm.client_model(server, jax.tree.map(lambda leaf: leaf[i], second.table))
+    np.testing.assert_array_equal(read(0).stats["mean"], moved.stats["mean"])
+    np.testing.assert_array_equal(read(3).stats["mean"], second.stats["mean"])
+    np.testing.assert_array_equal(read(3).params["last"]["bias"], second.params["last"]["bias"])
 
 
 def test_a_bound_on_the_step_does_not_bound_the_personal_model():
