@@ -138,7 +138,7 @@ class Reproduced:
       seeds: at paper scale.
       trend_seeds: at trend scale.
       stated: claims about it that are not in claims.csv.
-      standin: data and networks at trend scale, and what else is smaller there.
+      cifar16: the stand-in of CIFAR-10 in words; empty: it has none.
     """
 
     name: str
@@ -146,17 +146,22 @@ class Reproduced:
     seeds: tuple[int, ...] = (0, 1, 2)
     trend_seeds: tuple[int, ...] = TREND_SEEDS
     stated: tuple[Claim, ...] = ()
-    standin: str = ""
+    cifar16: str = ""
 
     @property
     def title(self) -> str:
         """Its subject, one line."""
-        return subjects()[self.name][0]
+        return subjects()[self.name]["title"]
 
     @property
     def cost(self) -> str:
         """Cost at paper scale, in words."""
-        return subjects()[self.name][1]
+        return subjects()[self.name]["cost"]
+
+    @property
+    def standin(self) -> str:
+        """Data and networks at trend scale, and what else is smaller there."""
+        return subjects()[self.name]["standin"].replace("{cifar16}", self.cifar16)
 
     @functools.cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -326,7 +331,7 @@ class Sketch:
     @property
     def title(self) -> str:
         """Its subject, one line."""
-        return subjects()[self.name][0]
+        return subjects()[self.name]["title"]
 
 
 # An entry of the catalogue.

@@ -36,9 +36,9 @@ def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 @functools.cache
-def subjects() -> dict[str, tuple[str, str]]:
-    """Returns item -> (its subject in one line, its cost at paper scale in words)."""
-    return {line["item"]: (line["title"], line["cost"]) for line in lines_of(FOLDER / "items.csv")}
+def subjects() -> dict[str, dict[str, str]]:
+    """Returns item -> its title in one line, its cost at paper scale in words, and its standin (see Reproduced)."""
+    return {line["item"]: line for line in lines_of(FOLDER / "items.csv")}
 
 
 @functools.cache

@@ -26,15 +26,10 @@ PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for a
 }
 # Clients per round; names of federations have it unless it is the first.
 COHORTS = (10, 3, 15, 20, 50)
-# IMA's columns: as many rounds and local epochs as in the paper.
-IMA = Fields(clients_per_round=10, num_rounds=400, local_epochs=5, eval_every=5, final_evals=20)
 FEDERATIONS = {
     (name if cohort == COHORTS[0] else f"{name}_m{cohort}"): Fields(partition=partition, clients_per_round=cohort)
     for cohort in COHORTS
     for name, partition in PARTITIONS.items()
-} | {
-    "ima_shards": IMA | {"partition": "shards:per_client=2"},
-    "ima_dirichlet": IMA | {"partition": "yurochkin:alpha=0.1,min_size=2"},
 }
 
 # Searched rates: of 0.001, 0.002, 0.005, 0.01 and so on to 0.2, at least three that follow one another (FedProx: two),
@@ -105,7 +100,8 @@ def item(
       overrides: changes that precede those of the stand-in.
     """
     own = (*overrides, *_overrides(columns, rows, variants))
-    return Item(rows=rows, columns=columns, variants=variants, overrides=own, **about)
+    text = described(columns, rows)
+    return Item(rows=rows, columns=columns, variants=variants, overrides=own, cifar16=text, **about)
 
 
 def _rate(federation: str, row: Variation) -> Variation:

@@ -33,7 +33,6 @@ def _over_alpha(name: str, measure: Measure) -> Item:
         variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",
-        standin=standin.described(ALPHA_COLUMNS, ALPHA_ROWS),
     )
 
 
@@ -50,7 +49,6 @@ FIGURE2 = settings.item(
     columns=tables.ONE_CLASS_COLUMNS,
     overrides=settings.OF_RESNET,
     draw="curves",
-    standin=settings.standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
 )
 
 # Figure 3: tau -> the one that stands in for it where 3 of 100 clients take part, not 10: 33 is 1 / C there.
@@ -84,8 +82,6 @@ FIGURE3 = settings.item(
     overrides=settings.OF_RESNET,
     draw="sweep",
     axis="tau",
-    standin=f"CIFAR-10: digits, a small CNN, 3 of 100 clients, 400 rounds; spans {', '.join(map(str, TAUS.values()))} "
-    "for those of 10 of 100 clients; CIFAR-100: nothing.",
 )
 
 # Figure 4, Stack Overflow: FedHBM's anchor at a client's first participation.
@@ -107,7 +103,6 @@ FIGURE4A = settings.item(
         ),
     ),
     draw="curves",
-    standin="Digits with one class per client, 3 of 100 clients, a hidden layer of 64, 150 rounds.",
 )
 
 # Figure 4, CIFAR: warm start from a backbone that was trained on the other data set.
@@ -150,7 +145,6 @@ FIGURE4B = settings.item(
         _pretrained(SCRATCH[1], tables.LENET_10.paper),
     ),
     draw="curves",
-    standin="Fashion-MNIST with one class per client, two layers of 200, 100 rounds, from 10 epochs on MNIST.",
 )
 
 FIGURE5 = Sketch(
@@ -174,7 +168,6 @@ FIGURE6 = settings.item(
         settings.LENET_SILO[2],
     ),
     draw="curves",
-    standin="Digits, a hidden layer of 64, and Fashion-MNIST, two layers of 200, in place of the CIFAR sets.",
 )
 
 # Figure 8: factor of the learning rate per round -> --lr_decay.
@@ -195,8 +188,6 @@ FIGURE8 = settings.item(
     rows=tuple(_decay(factor) for factor in DECAYS),
     columns=(settings.RESNET_SILO[2], settings.RESNET_SILO[3]),
     draw="curves",
-    standin=f"Fashion-MNIST with one class per client, two layers of 200, 100 rounds, decays {STRONGER} times as "
-    "strong; iid: nothing.",
 )
 
 ITEMS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4A, FIGURE4B, FIGURE5, FIGURE6, FIGURE7, FIGURE8)

@@ -102,14 +102,6 @@ STACKOVERFLOW = Variation(
 )
 
 
-def standin_text(columns: tuple[Variation, ...], rows: tuple[Variation, ...]) -> str:
-    """Returns what stands in for a table's columns: `rows` are its methods."""
-    return (
-        f"{standin.described(columns, rows)} CIFAR-100 with one class per client: Fashion-MNIST, two layers of 200, "
-        "100 rounds, rates from a coarse search on the digits; text and CIFAR-100 iid: nothing."
-    )
-
-
 # At trend scale, methods of both papers are run as in WIMA's tables, and so only once.
 TREND = {row.name: row.fields("trend") for row in wima.METHODS}
 # Server momentum: the paper's best value as far as it is legible, and that of the released code.

@@ -18,7 +18,6 @@ TABLE3 = settings.item(
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "3"),
-    standin=settings.standin_text(TABLE3_COLUMNS, settings.METHODS),
 )
 TABLE4 = settings.item(
     name="ghb/table4",
@@ -27,8 +26,6 @@ TABLE4 = settings.item(
     columns=(*settings.LENET_DEVICE, settings.STACKOVERFLOW),
     overrides=settings.OF_STACKOVERFLOW,
     table=("ghb", "4"),
-    standin=f"{standin.described(settings.LENET_DEVICE, settings.METHODS)} 3 of 100 clients in each round. The others: "
-    "nothing.",
 )
 
 TABLE10_ROWS = settings.picked(
@@ -42,7 +39,6 @@ TABLE10 = settings.item(
     columns=settings.RESNET_SILO,
     overrides=settings.OF_RESNET,
     table=("ghb", "10"),
-    standin=f"{settings.standin_text(settings.RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
 )
 
 # Tables 9 and 11 do not show these.
@@ -67,7 +63,6 @@ TABLE11 = settings.item(
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "11"),
-    standin=settings.standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
 )
 
 # Tables 2 and 9: rounds to a target, a share of the centralized accuracy; of Fashion-MNIST, Table 6 has it.
@@ -108,9 +103,6 @@ TABLE2 = settings.item(
     columns=TABLE2_COLUMNS,
     variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
     table=("ghb", "2"),
-    standin=f"{standin.described(TABLE2_COLUMNS[:2], settings.METHODS)} Cross-device: 3 of 100 clients in each round. "
-    f"Targets are shares of {standin.CENTRALIZED:g} %, the accuracy of the stand-in's network trained centrally; there "
-    "is an evaluation in 20 rounds, and one in each of the last 50.",
 )
 
 TABLE9_ROWS = tuple(row for row in settings.METHODS if row.name not in NOT_SHOWN)
@@ -122,8 +114,6 @@ TABLE9 = settings.item(
     variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALIZED),
     table=("ghb", "9"),
     # FedDyn diverges there: no speed-up of it is printed.
-    standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALIZED:g} %, the "
-    "centralized accuracy; cross-device: nothing.",
 )
 
 # Table 5: large-scale data.
@@ -174,8 +164,6 @@ TABLE5 = settings.item(
         ),
     ),
     table=("ghb", "5"),
-    standin="Landmarks: Fashion-MNIST with alpha = 0.05, two layers of 200, 100 rounds; iNaturalist: digits with one "
-    "class per client, a hidden layer of 64, 150 rounds of 3, 10 and 20 of 100 clients.",
 )
 
 # Table 6: one client that holds all and keeps its momentum from epoch to epoch; a round is an epoch.
@@ -241,8 +229,6 @@ TABLE6 = settings.item(
         _text(settings.STACKOVERFLOW, "StackOverflow-40k", "LSTM-670", Fields(client_lr=10**-0.5, num_rounds=50)),
     ),
     table=("ghb", "6"),
-    standin="CIFAR-10, LeNet-5: the images and the network that stand in for it in Table 3, 30 epochs; CIFAR-100, "
-    "LeNet-5: Fashion-MNIST, two layers of 200, 10 epochs; the accuracy of the last epoch.",
 )
 
 ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE9, TABLE10, TABLE11)

@@ -15,7 +15,6 @@ FIGURE5 = settings.item(
     columns=(Variation("shards", "two shards per client"),),
     variants=(Variation("base", "model"), settings.averaging("ima", "IMA")),
     draw="curves",
-    standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
 )
 
 
@@ -50,7 +49,6 @@ FIGURE6A = _sweep(
     "ima/figure6a",
     "Dirichlet alpha",
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
-    standin=f"{settings.STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     variants=COMPARED,
 )
 
@@ -69,7 +67,6 @@ FIGURE6B = _sweep(
     "ima/figure6b",
     "share of clients per round",
     tuple(_at_share(share) for share in SHARES),
-    standin=f"{settings.STANDIN}.",
     variants=COMPARED,
 )
 
@@ -78,7 +75,6 @@ FIGURE6C = _sweep(
     "ima/figure6c",
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
-    standin=f"{settings.STANDIN}.",
     variants=COMPARED,
 )
 
@@ -89,7 +85,6 @@ FIGURE7A = _sweep(
         settings.averaging(f"start{start}", f"from {start}", start=share, x=float(start))
         for start, share in STARTS.items()
     ),
-    standin=f"{settings.STANDIN}; averaging from the same shares of the rounds.",
 )
 
 WINDOWS = (1, 3, 5, 10, 20)
@@ -104,7 +99,6 @@ FIGURE7B = _sweep(
         )
         for size in WINDOWS
     ),
-    standin=f"{settings.STANDIN}.",
 )
 
 ITEMS = (FIGURE5, FIGURE6A, FIGURE6B, FIGURE6C, FIGURE7A, FIGURE7B)

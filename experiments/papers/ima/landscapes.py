@@ -22,11 +22,9 @@ STAGES = {"early": 0.05, "middle": 0.5, "late": 1.0}
 CHECKPOINTS = Fields(split="test", points=21, margin=0.2)
 CLIENTS = CHECKPOINTS | {"clients": 3}
 COARSE = {"points": 15}
-POINTS = "15 points along an axis."
-PLANE_STANDIN = f"{settings.STANDIN}; {POINTS}"
 
 
-def _through_clients(panel: str, base: Variation, stage: str, standin: str) -> Analysis:
+def _through_clients(panel: str, base: Variation, stage: str) -> Analysis:
     """Returns the plane through three clients' models of one round."""
     return settings.analysis(
         name=f"ima/figure{panel}",
@@ -36,7 +34,6 @@ def _through_clients(panel: str, base: Variation, stage: str, standin: str) -> A
         at=(STAGES[stage],),
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
-        standin=standin,
     )
 
 
@@ -48,20 +45,16 @@ def _through_checkpoints(panel: str, base: Variation, **more: Any) -> Analysis:
         base=base,
         options=CHECKPOINTS,
         trend_options=CHECKPOINTS | COARSE,
-        standin=PLANE_STANDIN,
         **more,
     )
 
 
 # Figures 1 and 8: the same plane at three stages; 10 clients that all take part in Figure 8.
 FIGURE1 = tuple(
-    _through_clients(f"1{panel}", settings.PLAIN, stage, PLANE_STANDIN)
-    for panel, stage in zip("abc", STAGES, strict=True)
+    _through_clients(f"1{panel}", settings.PLAIN, stage) for panel, stage in zip("abc", STAGES, strict=True)
 )
-OF_TEN_STANDIN = f"Digits, a hidden layer of 64, all of 10 clients, 60 rounds; {POINTS}"
 FIGURE8 = tuple(
-    _through_clients(f"8{panel}", CROSS_SILO_HALF, stage, OF_TEN_STANDIN)
-    for panel, stage in zip("abc", STAGES, strict=True)
+    _through_clients(f"8{panel}", CROSS_SILO_HALF, stage) for panel, stage in zip("abc", STAGES, strict=True)
 )
 FIGURE1D = _through_checkpoints(
     "1d",
@@ -78,10 +71,8 @@ FIGURE9 = _through_checkpoints(
 )
 
 # Figure 10: the same plane on six columns of Table I.
-ON_FASHION = f"Fashion-MNIST itself, two layers of 200, 100 rounds; {POINTS}"
 # A residual network with GroupNorm that two cores can train.
 RESIDUAL = settings.DIGITS | {"model": "resnet20"}
-RESIDUAL_STANDIN = f"Digits, ResNet-20 with GroupNorm, 4 of 40 clients, 120 rounds; {POINTS}"
 
 
 def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
@@ -93,22 +84,15 @@ def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
     )
 
 
-# Panel -> (run, substitutes).
 PANELS = {
-    "a": (_of_column(settings.FMNIST_SHARDS), ON_FASHION),
-    "b": (
-        _of_column(settings.FMNIST_DIRICHLET, settings.SMALL_FASHION | {"partition": settings.DIRICHLET}),
-        ON_FASHION,
-    ),
-    "c": (_of_column(settings.CNN_SHARDS), PLANE_STANDIN),
-    "d": (_of_column(settings.CNN_DIRICHLET), PLANE_STANDIN),
-    "e": (_of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}), RESIDUAL_STANDIN),
-    "f": (
-        _of_column(settings.RESNET_DIRICHLET, RESIDUAL | {"partition": settings.DIRICHLET + settings.FEW}),
-        RESIDUAL_STANDIN,
-    ),
+    "a": _of_column(settings.FMNIST_SHARDS),
+    "b": _of_column(settings.FMNIST_DIRICHLET, settings.SMALL_FASHION | {"partition": settings.DIRICHLET}),
+    "c": _of_column(settings.CNN_SHARDS),
+    "d": _of_column(settings.CNN_DIRICHLET),
+    "e": _of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}),
+    "f": _of_column(settings.RESNET_DIRICHLET, RESIDUAL | {"partition": settings.DIRICHLET + settings.FEW}),
 }
-FIGURE10 = tuple(_through_clients(f"10{panel}", base, "late", standin) for panel, (base, standin) in PANELS.items())
+FIGURE10 = tuple(_through_clients(f"10{panel}", base, "late") for panel, base in PANELS.items())
 
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.
@@ -126,7 +110,6 @@ def _factors(number: int, *panels: str) -> Analysis:
         options=Fields(replicas=2, count=2000),
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
-        standin="Digits, a hidden layer of 64, all of 10 clients with two shards each, 120 rounds.",
     )
 
 
@@ -146,7 +129,6 @@ FIGURE5B = settings.analysis(
     at=(0.75, 1.0),
     options=LINE,
     trend_options=Fields(),
-    standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
 )
 FIGURE7C = settings.analysis(
     name="ima/figure7c",
@@ -155,7 +137,6 @@ FIGURE7C = settings.analysis(
     runs=(dataclasses.replace(settings.FEDAVG, label="without IMA"), settings.averaging("ima", "with IMA")),
     options=LINE,
     trend_options=Fields(),
-    standin=f"{settings.STANDIN}.",
 )
 
 ITEMS = (*FIGURE1, FIGURE1D, *FACTORS, FIGURE5B, FIGURE7C, *FIGURE8, FIGURE9, *FIGURE10)

@@ -40,16 +40,6 @@ def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fi
     return Variation(name, label, fields, trend, trend_replaces=True, absent=absent, printed=place)
 
 
-def _of_cnn(kind: str) -> Fields:
-    """Returns what stands in for CIFAR-10 with the CNN: the digits until a rate has been searched on its stand-in.
-
-    Local momentum, decay of the rate and weight decay are the paper's, five local epochs, too: so no rate of other
-    tables serves.
-    """
-    federation = f"ima_{kind}"
-    return standin.fields(federation) if standin.RATES.get(federation) else DIGITS
-
-
 def _pair(name: str, label: str, fields: Fields, printed: tuple[str, str], trends: tuple = (None, None)):
     """Returns the two columns of a data set and network: two shards per client, Dirichlet shares."""
     dataset, model = printed
@@ -72,11 +62,10 @@ CIFAR10 = Fields(dataset="cifar10:constants=ima", num_rounds=400)
 CIFAR100 = Fields(dataset="cifar100:constants=ima", partition="pachinko")
 CNN, RESNET = CIFAR10 | {"model": "mcmahan_cnn"}, CIFAR10 | {"model": "resnet18"}
 FMNIST = Fields(dataset="fmnist", model="mcmahan_cnn", num_rounds=300)
-ON_CNN = (_of_cnn("shards"), _of_cnn("dirichlet"))
 FMNIST_SHARDS, FMNIST_DIRICHLET = _pair(
     "fmnist", "Fashion-MNIST, CNN", FMNIST, ("FMNIST", "CNN-FMNIST"), (SMALL_FASHION, None)
 )
-CNN_SHARDS, CNN_DIRICHLET = _pair("cifar10_cnn", "CIFAR-10, CNN", CNN, ("CIFAR-10", "CNN-CIFAR"), ON_CNN)
+CNN_SHARDS, CNN_DIRICHLET = _pair("cifar10_cnn", "CIFAR-10, CNN", CNN, ("CIFAR-10", "CNN-CIFAR"), (DIGITS, DIGITS))
 RESNET_SHARDS, RESNET_DIRICHLET = _pair("cifar10_resnet", "CIFAR-10, ResNet-18", RESNET, ("CIFAR-10", "ResNet-18-GN"))
 VGG = column(
     "cifar100_vgg",
@@ -195,17 +184,6 @@ def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, 
         for variant in variants
         if variant.fork is not None
     )
-
-
-STANDIN = "Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds"
-
-
-def standin_text(columns: tuple[Variation, ...], rows: tuple[Variation, ...]) -> str:
-    """Returns what stands in for a table's columns of CIFAR-10 with the CNN: `rows` are its methods."""
-    if not any(standin.federation_of(column) for column in columns):
-        return f"{STANDIN}."
-    changed = "Here five local epochs and 400 rounds, local momentum 0.9, decays of rate and weights as in the paper."
-    return f"{standin.described(columns, rows)} {changed}"
 
 
 FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))

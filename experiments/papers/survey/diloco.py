@@ -47,15 +47,6 @@ COMMON: dict[str, Any] = dict(
     base=Variation("plays", paper=PLAYS, measure=MeanLoss()),
     columns=SETTINGS,
     seeds=(0, 1, 2, 3, 4),
-    standin="37 plays, the last tenth of each is test text (1,000 rows of 64 characters are evaluated); 4 workers with "
-    "nine or ten plays each, or with equal shares of all rows (iid), all of which take part in each of 200 rounds of "
-    "H = 25 steps of AdamW, 1,000 of H = 5 or 50 of H = 100; a character transformer of 0.06 M parameters (two blocks "
-    "of width 48), batches of 2 rows, no weight decay; outer SGD with rate 0.7 and Nesterov's momentum 0.9, or the "
-    "plain mean. Decay: the inner rate falls linearly to 0 over the last fifth of the same rounds. Rates: the best "
-    "of six (H = 100: of four; H = 5 and the plain mean: of three) by the last model's loss on rows that workers "
-    "hold out (300 rounds, or those of the column with another H; seed 100, plays apart). IMA: the mean of the last "
-    "five server models goes back to the workers from 85 % of the rounds on (H = 100: from 90 %, when five are "
-    "there), at the same rate.",
 )
 
 MODEL = Variation("base", "last model")

@@ -45,9 +45,6 @@ TABLE1 = Item(
     ),
     variants=(Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW)),
     paired=True,
-    standin="100 clients; digits: a hidden layer of 64, 150 rounds of three epochs, batches of 7; Fashion-MNIST: two "
-    "layers of 200, 100 rounds of one epoch, batches of 50. Rates come from one coarse search on the digits with one "
-    "class per client (seed 100) and are the same in all columns.",
 )
 
 ITEMS = (TABLE1,)

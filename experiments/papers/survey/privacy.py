@@ -57,11 +57,6 @@ COMMON: dict[str, Any] = dict(
     columns=tuple(_column(task, noise) for task, noise in PLACES),
     overrides=tuple(_averaged(task, noise) for task, noise in PLACES),
     seeds=(0, 1, 2, 3, 4),
-    standin="Clients hold one class each; every client takes part in a round with probability 0.1 (digits: 700 "
-    "clients of 2 examples, 150 rounds, a hidden layer of 32, steps clipped to 0.6) or 0.05 (Fashion-MNIST: 6,000 "
-    "clients of 10 examples, 100 rounds, two hidden layers of 32, clipped to 1). The noise multipliers are 0.5, 1, 2 "
-    "and 4; epsilon is that of one seed at delta = 1e-4, for adding or removing a client. Rates and norms come from a "
-    "coarse search (seed 100), whose privacy is not accounted.",
 )
 
 FIGURE1 = Item(

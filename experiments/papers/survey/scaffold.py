@@ -63,10 +63,6 @@ TABLE5 = Item(
     variants=(Variation("base", "model"),),
     paired=True,
     stated=tuple(hypothesis.claim for hypothesis in HYPOTHESES),
-    standin="The data, clients and network of survey/table3: 100 clients with 100 images of one class each, of which "
-    "10 take part in each of 250 rounds, one epoch in batches of 20. The rate is 0.02, not searched, for all that name "
-    "no other; 0.1 with all clients or one step in place of five, 0.05 with two steps. Accuracies of 2,000 "
-    "test images.",
 )
 
 ITEMS = (TABLE5,)

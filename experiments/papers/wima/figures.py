@@ -11,7 +11,6 @@ WITH_AND_WITHOUT = (
     Variation("base", "model"),
     Variation("wima", "WIMA", read=settings.WINDOW, trend_read=settings.TREND_WINDOW),
 )
-ON_FASHION = "Fashion-MNIST, two layers of 200, 100 rounds, W = 20."
 
 # Figure 1
 SHOWN = ("fedavg", "mime", "scaffold")
@@ -21,7 +20,6 @@ FIGURE1 = settings.item(
     columns=(settings.CIFAR100_0,),
     variants=WITH_AND_WITHOUT,
     draw="curves",
-    standin=ON_FASHION,
 )
 
 # Figure 2
@@ -40,7 +38,6 @@ FIGURE2 = settings.item(
     columns=(settings.CIFAR100_0,),
     variants=(*WITH_AND_WITHOUT, *(_swa(start, 10) for start in STARTS), _swa(0.75, 20)),
     draw="curves",
-    standin=ON_FASHION,
 )
 
 # Figure 3
@@ -74,7 +71,6 @@ FIGURE3 = settings.item(
     variants=WITH_AND_WITHOUT,
     draw="sweep",
     axis="clients per round",
-    standin=standin.described(FIGURE3_COLUMNS, FIGURE3_ROWS),
 )
 
 ITEMS = (FIGURE1, FIGURE2, FIGURE3)

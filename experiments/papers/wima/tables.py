@@ -1,6 +1,5 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
-from .. import standin
 from ..items import Variation, printed_at
 from ..measures import Gain
 from ..trajectories import Fields
@@ -40,9 +39,6 @@ TABLE2 = settings.item(
     columns=TABLE2_COLUMNS,
     variants=TABLE2_VARIANTS,
     table=("wima", "2"),
-    standin=f"{standin.described(TABLE2_COLUMNS, settings.METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; "
-    "FEMNIST: MNIST by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and "
-    "Shakespeare: nothing.",
 )
 
 # Table 3
@@ -74,7 +70,6 @@ TABLE3 = settings.item(
         ),
     ),
     table=("wima", "3"),
-    standin="Fashion-MNIST with alpha = 0.05 and two layers of 200; 100 rounds, W = 20.",
 )
 
 # Table 4
@@ -98,8 +93,6 @@ TABLE4 = settings.item(
     columns=TABLE4_COLUMNS,
     variants=TABLE4_VARIANTS,
     table=("wima", "4"),
-    standin="As in Table 2; on Fashion-MNIST windows of "
-    f"{', '.join(f'{small} for {size}' for size, small in WINDOWS.items())}.",
 )
 
 
@@ -129,7 +122,6 @@ TABLE5 = settings.item(
     columns=TABLE5_COLUMNS,
     variants=TABLE5_VARIANTS,
     table=("wima", "5"),
-    standin="As in Table 2, batches of 20.",
 )
 
 ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5)

@@ -29,7 +29,6 @@ FIGURE3_2 = settings.item(
         for (column, variant), (rate, trend) in BEST.items()
     ),
     draw="curves",
-    standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
 )
 
 # Figure 3.3: CIFAR-10, one parameter along the axis.
@@ -51,7 +50,6 @@ def _sweep(panel: str, axis: str, columns: tuple[Variation, ...]) -> Item:
         variants=settings.VARIANTS,
         draw="sweep",
         axis=axis,
-        standin=f"{settings.STANDIN}.",
     )
 
 
@@ -103,7 +101,6 @@ def _over_rounds(number: int, rounds: int, absent: str = "") -> Item:
         columns=settings.NORM_COLUMNS,
         variants=settings.VARIANTS,
         draw="curves",
-        standin=settings.NORM_STANDIN,
     )
 
 
@@ -117,7 +114,6 @@ def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
         base=SWEPT.merged(**short),
         runs=(Variation("base", "cross-entropy"), Variation("wsm", "WSM", Fields(loss="wsm"))),
         at=(round / rounds,),
-        standin=f"{settings.STANDIN}.",
     )
 
 
@@ -133,7 +129,6 @@ LABELS = Analysis(
     base=Variation("partitioned", paper=settings.BASE.paper | settings.CIFAR10.paper, trend=settings.CIFAR10.trend),
     runs=tuple(settings.at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
     options=Fields(clients=10),
-    standin="Fashion-MNIST, split among 100 clients as well.",
 )
 
 ITEMS = (

@@ -74,9 +74,6 @@ def at_rate(rate: str) -> Variation:
     )
 
 
-STANDIN = "Fashion-MNIST, two layers of 200 without normalisation, 10 of 100 clients, 60 rounds"
-
-
 def at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
     fields = Fields(partition=f"dirichlet:alpha={alpha:g},prior=symmetric")
@@ -87,9 +84,6 @@ def at_alpha(alpha: float) -> Variation:
 # figures, and a ResNet-18 with an eighth of its channels on the digits.
 NORM_RATE = "0.05"
 NORM_ROUNDS, NORM_WIDTH = 60, 8
-NORM_STANDIN = (
-    f"Digits, ResNet-18 with an eighth of its channels, 4 of 40 clients, {NORM_ROUNDS} rounds, rate {NORM_RATE}."
-)
 
 
 def of_norm(norm: str, label: str) -> Variation:

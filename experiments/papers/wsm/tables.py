@@ -14,8 +14,6 @@ TABLE3_1 = settings.item(
     columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
     variants=settings.VARIANTS,
     table=("wsm", "3.1"),
-    standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 "
-    "rounds; five rates.",
 )
 
 # Table 3.2: 2 of 20 clients, one evaluation at the end.
@@ -48,7 +46,6 @@ TABLE3_2 = settings.item(
     columns=(_of_twenty(settings.CIFAR10), _of_twenty(settings.CIFAR100)),
     variants=settings.VARIANTS,
     table=("wsm", "3.2"),
-    standin=f"{settings.STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
 )
 
 # Table 3.3: GroupNorm or BatchNorm alone.
@@ -64,7 +61,6 @@ TABLE3_3 = settings.item(
     columns=settings.NORM_COLUMNS,
     variants=settings.VARIANTS,
     table=("wsm", "3.3"),
-    standin=settings.NORM_STANDIN,
 )
 
 ITEMS = (TABLE3_1, TABLE3_2, TABLE3_3)
