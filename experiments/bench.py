@@ -161,8 +161,9 @@ def config_of(case: Case, options) -> Config:
 
 def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant]:
     """Returns every way to train a case; fedwin's default comes first."""
-    request = {"case": dataclasses.asdict(case), "device": "cuda" if options.device == "gpu" else "cpu"}
-    request |= {"precision": options.precision}
+    sent = dataclasses.asdict(dataclasses.replace(case, published=None))
+    device = "cuda" if options.device == "gpu" else "cpu"
+    request = {"case": sent, "device": device, "precision": options.precision}
     variables = {"PYTHONPATH": str(pathlib.Path(fedwin.__file__).parents[1])}
     variables |= {"JAX_PLATFORMS": "cpu"} if options.device == "cpu" else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if cache := jax.config.values["jax_compilation_cache_dir"]:

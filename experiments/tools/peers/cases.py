@@ -78,7 +78,7 @@ class Case:
 def case_of(fields: dict[str, Any]) -> Case:
     """Returns the case of fields that have been read from JSON."""
     published = fields.get("published")
-    tuples = {name: tuple(fields[name]) for name in ("shape", "peers") if name in fields}
+    tuples: dict[str, Any] = {name: tuple(fields[name]) for name in ("shape", "peers") if name in fields}
     return Case(**fields | tuples | {"published": Published(**published) if published else None})
 
 
@@ -108,11 +108,6 @@ def scaled(case: Case, text: str) -> Case:
         epochs=1,
         partition="",
     )
-
-
-def of_request(request: dict) -> Case:
-    """Returns the case of a request of the timer."""
-    return case_of(request["case"] | {"published": None})
 
 
 def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:

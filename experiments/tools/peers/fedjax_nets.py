@@ -47,20 +47,13 @@ def _resnet20(x, classes):
     return hk.Linear(classes)(x.mean((1, 2)))
 
 
-def _leaf_lstm(x, classes):
-    x = hk.Embed(classes, 8)(x)
-    for _ in range(2):
-        core = hk.LSTM(100)
-        x, _ = hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
-    return hk.Linear(classes)(x[:, -1])
-
-
-def _next_token(x, classes, embed, hidden, layers, project=0):
+def _lstm(x, classes, embed, hidden, layers, project=0, last=False):
     # FedJAX's own language models unroll every step, which compiles for minutes.
     x = hk.Embed(classes, embed)(x)
     for _ in range(layers):
         core = hk.LSTM(hidden)
         x, _ = hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
+    x = x[:, -1] if last else x
     return hk.Linear(classes)(hk.Linear(project)(x) if project else x)
 
 
@@ -71,32 +64,23 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> fedjax.Model:
     if model == "emnist_dense":
         return fedjax.models.emnist.create_dense_model(only_digits=False)
 
-    def forward(batch, is_train=True):
-        x = batch["x"]
-        if model == "logistic":
-            return hk.Linear(classes)(x)
-        if model == "mlp":
-            return hk.nets.MLP([200, 200, classes])(x)
-        if model == "digits_cnn":
-            return _conv_stack((16, 32), (64,), classes, 3, "SAME")(x)
-        if model == "lenet5":
-            return _conv_stack((64, 64), (384, 192), classes, 5, "VALID")(x)
-        if model == "pfl_cnn":
-            return _dropout_cnn(x, classes, is_train)
-        if model == "leaf_lstm":
-            return _leaf_lstm(x, classes)
-        if model == "leaf_lstm:hidden=256,predict=all":
-            return _next_token(x, classes, 8, 256, 2)
-        if model == "stackoverflow_lstm:predict=all":
-            return _next_token(x, classes, 96, 670, 1, project=96)
-        return _resnet20(x, classes)
-
+    networks = {
+        "logistic": lambda x, train: hk.Linear(classes)(x),
+        "mlp": lambda x, train: hk.nets.MLP([200, 200, classes])(x),
+        "digits_cnn": lambda x, train: _conv_stack((16, 32), (64,), classes, 3, "SAME")(x),
+        "lenet5": lambda x, train: _conv_stack((64, 64), (384, 192), classes, 5, "VALID")(x),
+        "pfl_cnn": lambda x, train: _dropout_cnn(x, classes, train),
+        "resnet20": lambda x, train: _resnet20(x, classes),
+        "leaf_lstm": lambda x, train: _lstm(x, classes, 8, 100, 2, last=True),
+        "leaf_lstm:hidden=256,predict=all": lambda x, train: _lstm(x, classes, 8, 256, 2),
+        "stackoverflow_lstm:predict=all": lambda x, train: _lstm(x, classes, 96, 670, 1, project=96),
+    }
     tokens = "_lstm" in model
     kind = jnp.int32 if tokens else jnp.float32
     per_token = tokens and model != "leaf_lstm"
     loss = fedjax.metrics.unreduced_cross_entropy_loss
     return fedjax.create_model_from_haiku(
-        hk.transform(forward),
+        hk.transform(lambda batch, is_train=True: networks[model](batch["x"], is_train)),
         {"x": jnp.zeros((1, *shape), kind), "y": jnp.zeros(1, jnp.int32)},
         lambda batch, logits: loss(batch["y"], logits).mean(-1) if per_token else loss(batch["y"], logits),
         train_kwargs={"is_train": True},

@@ -36,7 +36,7 @@ def built(case: cases.Case, model: fedjax.Model) -> fedjax.FederatedAlgorithm:
 
 def prepare(request):
     """Returns the function that trains n rounds; drawing the cohorts is not counted."""
-    case = cases.of_request(request)
+    case = cases.case_of(request["case"])
     jax.config.update("jax_default_matmul_precision", "default" if request["precision"] == "tf32" else "highest")
     x, y = cases.examples(case)
     clients = fedjax.InMemoryFederatedData({f"{k:06d}".encode(): {"x": x[k], "y": y[k]} for k in range(case.total)})

@@ -56,7 +56,7 @@ def main() -> None:
     request, answer, turns = serve.connect()
     jax_config.use_every_core()
     fedwin.load_plugins(request["config"]["imports"])
-    dataset = dataset_of(cases.of_request(request))
+    dataset = dataset_of(cases.case_of(request["case"]))
     answer(version=f"fedwin {fedwin.__version__}, jax {jax.__version__}, {jax.default_backend()}")
     rounds = next(turns, 0)
     while rounds:

@@ -11,7 +11,7 @@ from flwr.client import NumPyClient
 
 @functools.cache
 def _examples(fields: str):
-    return torch_nets.tensors(*cases.examples(cases.of_request(json.loads(fields))))
+    return torch_nets.tensors(*cases.examples(cases.case_of(json.loads(fields)["case"])))
 
 
 class Client(NumPyClient):
@@ -24,7 +24,7 @@ class Client(NumPyClient):
 
     def __init__(self, fields: str, number: int):
         torch.set_num_threads(1)
-        self.case = cases.of_request(json.loads(fields))
+        self.case = cases.case_of(json.loads(fields)["case"])
         self.x, self.y = (t[number] for t in _examples(fields))
 
     def fit(self, parameters, config):

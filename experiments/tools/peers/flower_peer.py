@@ -44,7 +44,7 @@ class Timed(FedAvg):
 
 def prepare(request):
     """Returns the function that trains n rounds of FedAvg; what comes before the second round is not counted."""
-    case = cases.of_request(request)
+    case = cases.case_of(request["case"])
     fields = json.dumps(request)
     network = torch_nets.build(case.model, case.shape, case.classes)
     initial = ndarrays_to_parameters([value.numpy() for value in network.state_dict().values()])

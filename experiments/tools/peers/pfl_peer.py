@@ -57,7 +57,7 @@ class IterationTimer(TrainingProcessCallback):
 
 def prepare(request):
     """Returns the function that trains n rounds of FedAvg; batches run through the examples in stored order."""
-    case = cases.of_request(request)
+    case = cases.case_of(request["case"])
     torch.manual_seed(0)
     np.random.seed(0)
     x, y = torch_nets.tensors(*cases.examples(case))

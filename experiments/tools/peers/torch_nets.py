@@ -6,21 +6,28 @@ import torch
 from torch import nn
 
 
-class Block20(nn.Module):
-    """A ResNet-20 block with GroupNorm(2) and the shortcut without parameters."""
+class Block(nn.Module):
+    """A block of a ResNet with GroupNorm(2).
 
-    def __init__(self, inputs: int, width: int, stride: int):
+    Args:
+      projected: whether the shortcut is a convolution where the shape changes, else it has no parameters.
+    """
+
+    def __init__(self, inputs: int, width: int, stride: int, projected: bool):
         super().__init__()
-        self.stride, self.extra = stride, width - inputs
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-        self.norm1 = nn.GroupNorm(2, width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norm2 = nn.GroupNorm(2, width)
+        self.stride, self.extra, self.projection = stride, width - inputs, None
+        self.path = nn.Sequential(
+            nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.GroupNorm(2, width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.GroupNorm(2, width),
+        )  # fmt: skip
+        if projected and (stride > 1 or self.extra):
+            self.projection = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.GroupNorm(2, width))
 
     def forward(self, x):
-        y = torch.relu(self.norm1(self.conv1(x)))
-        y = self.norm2(self.conv2(y))
-        if self.extra or self.stride > 1:
+        y = self.path(x)
+        if self.projection is not None:
+            x = self.projection(x)
+        elif self.extra or self.stride > 1:
             half = self.extra // 2
             x = nn.functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, half, self.extra - half))
         return torch.relu(x + y)
@@ -55,74 +62,48 @@ def _lenet5(channels, classes):
     )  # fmt: skip
 
 
-def _resnet20(channels, classes):
-    layers = [nn.Conv2d(channels, 16, 3, padding=1, bias=False), nn.GroupNorm(2, 16), nn.ReLU()]
-    inputs = 16
-    for stage, width in enumerate((16, 32, 64)):
-        for block in range(3):
-            layers.append(Block20(inputs, width, 2 if stage and not block else 1))
+def _resnet(channels, stem, widths, blocks, projected, classes):
+    """Returns a ResNet with `blocks` blocks per width.
+
+    Args:
+      stem: kernel, stride and padding of the first convolution.
+      projected: see `Block`; such networks have the stem of ImageNet's, with max-pool 3x3 at stride 2.
+    """
+    layers, inputs = (
+        [nn.Conv2d(channels, widths[0], *stem, bias=False), nn.GroupNorm(2, widths[0]), nn.ReLU()],
+        widths[0],
+    )
+    if projected:
+        layers.append(nn.MaxPool2d(3, 2, 1))
+    for width in widths:
+        for block in range(blocks):
+            layers.append(Block(inputs, width, 2 if width > widths[0] and not block else 1, projected))
             inputs = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
-class LeafLSTM(nn.Module):
-    """LEAF's character model: embedding 8, two LSTMs of 100, the last step."""
+class TokenLSTM(nn.Module):
+    """Embedding, LSTMs [, dense], classifier.
 
-    def __init__(self, classes: int):
-        super().__init__()
-        self.embedding = nn.Embedding(classes, 8)
-        self.lstm = nn.LSTM(8, 100, num_layers=2, batch_first=True)
-        self.classifier = nn.Linear(100, classes)
-
-    def forward(self, x):
-        return self.classifier(self.lstm(self.embedding(x))[0][:, -1])
-
-
-class NextToken(nn.Module):
-    """Embedding, LSTMs [, dense], classifier at every step: logits [B, classes, T], as cross_entropy takes them.
+    Its logits are those of every step, [B, classes, T], as cross_entropy takes them, or of the last step, [B, classes].
 
     Args:
       project: width of the dense layer; 0: none.
+      last: whether it predicts after the last step alone.
     """
 
-    def __init__(self, classes: int, embed: int, hidden: int, layers: int, project: int = 0):
+    def __init__(self, classes: int, embed: int, hidden: int, layers: int, project: int = 0, last: bool = False):
         super().__init__()
+        self.last = last
         self.embedding = nn.Embedding(classes, embed)
         self.lstm = nn.LSTM(embed, hidden, num_layers=layers, batch_first=True)
         self.projection = nn.Linear(hidden, project) if project else nn.Identity()
         self.classifier = nn.Linear(project or hidden, classes)
 
     def forward(self, x):
-        return self.classifier(self.projection(self.lstm(self.embedding(x))[0])).transpose(1, 2)
-
-
-class Block18(nn.Module):
-    """A ResNet-18 block with GroupNorm(2)."""
-
-    def __init__(self, inputs: int, width: int, stride: int):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-        self.norm1 = nn.GroupNorm(2, width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norm2 = nn.GroupNorm(2, width)
-        self.shortcut = nn.Identity()
-        if stride > 1 or inputs != width:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.GroupNorm(2, width))
-
-    def forward(self, x):
-        y = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
-
-
-def _resnet18(channels, classes):
-    """ResNet-18 with the stem of ImageNet's networks: 7x7 at stride 2, max-pool 3x3 at stride 2."""
-    layers = [nn.Conv2d(channels, 64, 7, 2, 3, bias=False), nn.GroupNorm(2, 64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, width in enumerate((64, 128, 256, 512)):
-        for block in range(2):
-            layers.append(Block18(inputs, width, 2 if stage and not block else 1))
-            inputs = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+        y = self.lstm(self.embedding(x))[0]
+        y = self.classifier(self.projection(y[:, -1] if self.last else y))
+        return y if self.last else y.transpose(1, 2)
 
 
 def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -134,13 +115,13 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         "pfl_cnn": lambda: _dropout_cnn(channels, classes, shape[0]),
         "emnist_cnn": lambda: _dropout_cnn(channels, classes, shape[0]),
         "lenet5": lambda: _lenet5(channels, classes),
-        "resnet20": lambda: _resnet20(channels, classes),
-        "leaf_lstm": lambda: LeafLSTM(classes),
+        "resnet20": lambda: _resnet(channels, (3, 1, 1), (16, 32, 64), 3, False, classes),
+        "leaf_lstm": lambda: TokenLSTM(classes, 8, 100, 2, last=True),
         "logistic": lambda: nn.Linear(channels, classes),
         "emnist_dense": lambda: nn.Sequential(nn.Flatten(), *_mlp(math.prod(shape), classes)),
-        "resnet18:variant=imagenet": lambda: _resnet18(channels, classes),
-        "leaf_lstm:hidden=256,predict=all": lambda: NextToken(classes, 8, 256, 2),
-        "stackoverflow_lstm:predict=all": lambda: NextToken(classes, 96, 670, 1, project=96),
+        "resnet18:variant=imagenet": lambda: _resnet(channels, (7, 2, 3), (64, 128, 256, 512), 2, True, classes),
+        "leaf_lstm:hidden=256,predict=all": lambda: TokenLSTM(classes, 8, 256, 2),
+        "stackoverflow_lstm:predict=all": lambda: TokenLSTM(classes, 96, 670, 1, project=96),
     }
     return builders[model]()
 

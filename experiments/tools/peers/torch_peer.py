@@ -15,7 +15,7 @@ def prepare(request):
 
     Fields: case; device; precision; channels_last: whether images and kernels are laid out so in memory.
     """
-    case, device, precision = cases.of_request(request), request["device"], request["precision"]
+    case, device, precision = cases.case_of(request["case"]), request["device"], request["precision"]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True  # selects the fastest algorithm by timing, as XLA does
     low = precision == "bfloat16"
