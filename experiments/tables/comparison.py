@@ -142,7 +142,7 @@ def _difference(row: ComparisonRow) -> tuple[str, str]:
 
 
 def _has_intervals(rows: Sequence[ComparisonRow]) -> bool:
-    return any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
+    return formats.has_intervals(row.accuracy for row in rows)
 
 
 def _head(rows: Sequence[ComparisonRow]) -> list[str]:
@@ -202,17 +202,19 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     size = (11, 2.2 + INCHES_PER_METHOD * max(len(methods), 3))
     figure, (left, right) = style.subplots(1, 2, figsize=size, sharey=True)
     colors = dict(zip(methods, style.row_colors(methods), strict=True))
-    for number, readout in enumerate(readouts):
-        of_readout = [row for row in rows if row.readout == readout]
-        offset = SPREAD * ((number + 0.5) / len(readouts) - 0.5)
-        heights = [methods.index(row.method) + offset for row in of_readout]
-        looks = [style.variant_look(number, len(readouts)) | {"color": colors[row.method]} for row in of_readout]
-        _draw_intervals(left, heights, [row.accuracy for row in of_readout], looks, "diverged")
-        _draw_intervals(right, heights, [row.difference for row in of_readout], looks, "no pair")
+    for row in sorted(rows, key=lambda row: readouts.index(row.readout)):
+        number = readouts.index(row.readout)
+        height = methods.index(row.method) + SPREAD * ((number + 0.5) / len(readouts) - 0.5)
+        own = style.variant_look(number, len(readouts)) | {"color": colors[row.method]}
+        _draw_interval(left, height, row.accuracy, own, "diverged")
+        if row.difference is not None:
+            _draw_interval(right, height, row.difference, own, "no pair")
     left.set_yticks(range(len(methods)), [style.short(method) for method in methods])
     left.set(xlabel="test accuracy (%)", ylabel="method", ylim=(len(methods) - 0.4, -0.6))
     right.axvline(0, color="0.4", linewidth=0.8, linestyle="--")
-    right.set(xlabel=f"paired difference (percentage points)\nto the model of {_reference(rows)}")
+    first, *others = dict.fromkeys(row.reference for row in rows)
+    reference = "the first method on the same data" if others else style.short(first)
+    right.set(xlabel=f"paired difference (percentage points)\nto the model of {reference}")
     style.within_percent(left, "x")
     for axis in (left, right):
         axis.grid(alpha=0.3)
@@ -228,24 +230,11 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     style.save(figure, path)
 
 
-def _reference(rows: Sequence[ComparisonRow]) -> str:
-    first = dict.fromkeys(row.reference for row in rows)
-    return style.short(next(iter(first))) if len(first) == 1 else "the first method on the same data"
-
-
-def _draw_intervals(
-    axis,
-    heights: Sequence[float],
-    intervals: Sequence[Interval | None],
-    looks: Sequence[dict[str, Any]],
-    missing: str,
-) -> None:
-    """Draws means as points and their intervals, if any, as bars; `missing` stands where there is no mean."""
-    for height, interval, look in zip(heights, intervals, looks, strict=True):
-        if interval is None or interval.mean is None:
-            if interval is not None:
-                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=look["color"])
-                axis.annotate(missing, (0.02, height), **where)
-            continue
-        half = _percent(formats.shown(interval).half_width)
-        axis.errorbar(100 * interval.mean, height, xerr=half, markersize=5, capsize=2.5, linewidth=1.4, **look)
+def _draw_interval(axis, height: float, interval: Interval, look: dict[str, Any], missing: str) -> None:
+    """Draws a mean as a point and its interval, if any, as a bar; `missing` stands where there is no mean."""
+    if interval.mean is None:
+        where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=look["color"])
+        axis.annotate(missing, (0.02, height), **where)
+        return
+    half = _percent(formats.shown(interval).half_width)
+    axis.errorbar(100 * interval.mean, height, xerr=half, markersize=5, capsize=2.5, linewidth=1.4, **look)

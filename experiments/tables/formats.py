@@ -37,12 +37,9 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = 
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > NARROWEST:
         widths[widths.index(max(widths))] -= 1
-    lines = ["  ".join(_cut(cell, w).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+    cut = lambda cell, width: cell if len(cell) <= width else cell[: width - 3] + "..."
+    lines = ["  ".join(cut(cell, w).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
     return "\n".join([lines[0], *(["-" * len(lines[0])] if rule else []), *lines[1:]])
-
-
-def _cut(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else cell[: width - 3] + "..."
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -71,6 +68,11 @@ def number(value: float | None, digits: int) -> str:
 def shown(interval: Interval) -> Interval:
     """Returns an interval as tables and pictures show it: without bounds if it has fewer than MIN_SEEDS seeds."""
     return interval if interval.seeds >= MIN_SEEDS else interval._replace(half_width=None)
+
+
+def has_intervals(intervals: Iterable[Interval]) -> bool:
+    """Whether some intervals are shown with their bounds."""
+    return any(interval.seeds >= MIN_SEEDS for interval in intervals)
 
 
 def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2) -> str:

@@ -44,24 +44,19 @@ def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
     """
     axes: dict[str, list[Any]] = {}
     for text in texts:
-        name, values = _axis(text)
-        if name in axes:
-            raise UserError(f"grid={text}: {config_flags.flag_of(name)} is given twice; put all values into one axis.")
-        axes[name] = values
+        field, pieces = split_axis(text)
+        if isinstance(default_of(field), (int, float)) and any(".." in piece for piece in pieces):
+            raise UserError(f"grid={text} is a range; list the values of a grid, or draw from it with --search=optuna.")
+        values = [value_of(field, piece, text) for piece in pieces]
+        if twice := [piece for number, piece in enumerate(pieces) if values[number] in values[:number]]:
+            raise UserError(f"grid={text}: {twice[0]} is given twice; omit one.")
+        if field.name in axes:
+            flag = config_flags.flag_of(field.name)
+            raise UserError(f"grid={text}: {flag} is given twice; put all values into one axis.")
+        axes[field.name] = values
     if not axes:
         raise UserError("grid: give at least one axis, e.g. --grid=client_lr=0.01,0.05,0.1.")
     return axes
-
-
-def _axis(text: str) -> tuple[str, list[Any]]:
-    field, pieces = split_axis(text)
-    if isinstance(default_of(field), (int, float)) and any(".." in piece for piece in pieces):
-        raise UserError(f"grid={text} is a range; list the values of a grid, or draw from it with --search=optuna.")
-    values = [value_of(field, piece, text) for piece in pieces]
-    for number, value in enumerate(values):
-        if value in values[:number]:
-            raise UserError(f"grid={text}: {pieces[number]} is given twice; omit one.")
-    return field.name, values
 
 
 def split_axis(text: str) -> tuple[dataclasses.Field, list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 
-from .formats import NOTHING, STD, number, plain_table
+from .formats import STD, number, plain_table
 
 MEGABYTE = 1e6
 # Returned by `fedwin.run`; of several runs: name -> summary.
@@ -117,7 +117,8 @@ def summary_table(summaries: Summaries) -> str:
                 _cell(metrics["loss"], False),
             ]
             if several:
-                cells.append(" ".join(_accuracy(seed, name) for seed in summary["seeds"].values()))
+                means = ((seed["last"] or {}).get(name, {}).get("accuracy") for seed in summary["seeds"].values())
+                cells.append(" ".join(number(None if mean is None else 100 * mean, 2) for mean in means))
             # All read-outs of a run come from the same rounds.
             speed = "" if position else number(rounds_per_second(summary), 1)
             rows.append(("" if position else run, name, *cells, speed))
@@ -133,10 +134,6 @@ def _cell(stats: dict[str, Any], percent: bool) -> str:
     text = text if stats["std"] is None else f"{text} +- {stats['std'] * factor:.{digits}f}"
     seeds, of_seeds = stats["seeds"], stats["of_seeds"]
     return text if seeds == of_seeds else f"{text} ({seeds} of {of_seeds} seeds)"
-
-
-def _accuracy(seed: dict[str, Any], readout: str) -> str:
-    return f"{100 * seed['last'][readout]['accuracy']:.2f}" if seed["last"] else NOTHING
 
 
 def mean_note(summaries: Summaries) -> str:

@@ -18,7 +18,6 @@ MOST_BARS = 40
 # Ratio of the largest to the smallest value from which a numeric axis is logarithmic.
 LOGARITHMIC_FROM = 8.0
 GREY = "0.85"
-PERCENT = 100
 # Perceptually uniform color maps, also for color-blind readers; bright is good.
 LARGER_IS_BETTER, SMALLER_IS_BETTER = "cividis", "cividis_r"
 # Sum of red, green and blue from which text is black.
@@ -34,18 +33,13 @@ class Scale(NamedTuple):
 
     Attributes:
       name: axis label, with the unit.
-      smaller: whether lower values are better.
+      smaller: whether lower values are better, as of losses; all other metrics are percentages.
     """
 
     name: str
     factor: float
     digits: int
     smaller: bool
-
-    @property
-    def percent(self) -> bool:
-        """Whether values are percentages."""
-        return self.factor == PERCENT
 
 
 def draw(
@@ -122,7 +116,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         style.slant(axis)
     axis.set(xlabel=config_flags.flag_of(field), ylabel=scale.name)
     axis.grid(alpha=0.3)
-    if scale.percent:
+    if not scale.smaller:
         style.within_percent(axis, "y")
     _title(figure, results, order, scale, bars=True)
     return figure
@@ -131,7 +125,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
 def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], scale: Scale):
     (down, rows), (across, cells) = axes.items()
     left, below = [grid.format_value(value) for value in rows], [grid.format_value(value) for value in cells]
-    values = np.array([[_or_nan(results[row, cell].mean) for cell in below] for row in left])
+    values = np.array([[results[row, cell].mean for cell in below] for row in left], float)  # None: NaN
     size = (min(4.5 + 0.95 * len(cells), 16.0), min(2.2 + 0.55 * len(rows), 12.0))
     figure, axis = style.subplots(figsize=size)
     colors = style.color_map(SMALLER_IS_BETTER if scale.smaller else LARGER_IS_BETTER, GREY)
@@ -153,16 +147,12 @@ def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]
     return figure
 
 
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
 def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], scale: Scale):
     shown = order[:MOST_BARS]
     figure, axis = style.subplots(figsize=(9.5, 2.0 + 0.26 * max(len(shown), 4)))
     labels = [", ".join(values) for values in shown]
     for place, (values, color) in enumerate(zip(shown, style.row_colors(labels), strict=True)):
-        mean, half = _or_nan(results[values].mean), results[values].half_width
+        mean, half = results[values].mean or 0.0, results[values].half_width
         frame = {} if place else {"edgecolor": style.BEST, "linewidth": 2}
         axis.barh(place, mean, xerr=half, color=color, capsize=2, **frame)
         axis.text(mean + (half or 0), place, f" {mean:.{scale.digits}f}", va="center", fontsize=8)
@@ -170,7 +160,7 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     axis.set(xlabel=scale.name, ylabel=", ".join(map(config_flags.flag_of, axes)))
     axis.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     axis.margins(x=0.1)
-    if scale.percent:
+    if not scale.smaller:
         style.within_percent(axis, "x")
     axis.grid(alpha=0.3, axis="x")
     axis.set_axisbelow(True)
@@ -222,7 +212,7 @@ def draw_search(
             panel.set_xscale("log")
         panel.grid(alpha=0.3)
         panel.set(xlabel=_parameter(name), ylabel=scale.name)
-        if scale.percent:
+        if not scale.smaller:
             style.within_percent(panel, "y")
     for panel in axes.flat[len(distributions) :]:
         panel.set_visible(False)

@@ -167,7 +167,7 @@ class Sweep:
         kind = self.select.removeprefix("val_").replace("_", " ")
         if self.select.endswith(SMALLER):
             return sweep_picture.Scale(f"{examples} {kind}{of_readout} (nats)", 1, 4, True)
-        return sweep_picture.Scale(f"{examples} {kind}{of_readout} (%)", sweep_picture.PERCENT, 2, False)
+        return sweep_picture.Scale(f"{examples} {kind}{of_readout} (%)", 100, 2, False)
 
 
 def best_lines(sweep: Sweep) -> list[str]:
@@ -241,15 +241,10 @@ def _cells(sweep: Sweep, label: str) -> list[str]:
 
 def _head(sweep: Sweep) -> list[str]:
     unit = {name: "" if name.endswith(SMALLER) else " (%)" for name in _metrics(sweep)}
-    plus = f" +- {formats.CI}" if _has_intervals(sweep) else ""
+    plus = f" +- {formats.CI}" if formats.has_intervals(sweep.intervals.values()) else ""
     first, *others = (f"{name.replace('_', ' ')}{unit[name]}{plus}" for name in unit)
     pruned = ["pruned in round"] if sweep.pruned else []
     return [*map(config_flags.flag_of, sweep.axes), first, f"final{unit[sweep.select]}", *others, *pruned, "seeds"]
-
-
-def _has_intervals(sweep: Sweep) -> bool:
-    intervals = (score(summary, sweep.select, sweep.readout) for summary in sweep.summaries.values())
-    return any(interval.seeds >= formats.MIN_SEEDS for interval in intervals)
 
 
 def averaging_note(sweep: Sweep) -> str:
@@ -257,7 +252,7 @@ def averaging_note(sweep: Sweep) -> str:
     seeds = len(next(iter(sweep.summaries.values()))["seeds"])
     complete = sweep.complete or sweep.summaries
     stopped = sum(bool(scores.stop_notes({run: entry})) for run, entry in sweep.complete.items())
-    interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(sweep) else ""
+    interval = f", +- {formats.HALF_WIDTH}" if formats.has_intervals(sweep.intervals.values()) else ""
     return (
         f"{sweep.readout}: mean over {scores.averaged_rounds(complete)}"
         f"{f' and {seeds} seeds' if seeds > 1 else ' of one seed'}{interval}; final: the last evaluation"
@@ -266,45 +261,36 @@ def averaging_note(sweep: Sweep) -> str:
     )
 
 
-def _in_order(sweep: Sweep) -> list[str]:
-    """Returns all labels, the best first and those of diverged runs last."""
-    return [*sweep.ranked, *(label for label in sweep.configs if label not in sweep.ranked)]
-
-
-def _values(sweep: Sweep) -> dict[str, list[str]]:
-    return {label: [grid.format_value(value) for value in point.values()] for label, point in sweep.points.items()}
+def _rows(sweep: Sweep) -> dict[str, list[str]]:
+    """Returns label -> values of the axes and `_cells`, the best run first and diverged ones last."""
+    order = [*sweep.ranked, *(label for label in sweep.configs if label not in sweep.ranked)]
+    values = lambda label: map(grid.format_value, sweep.points[label].values())
+    return {label: [*values(label), *_cells(sweep, label)] for label in order}
 
 
 def text(sweep: Sweep) -> str:
     """Returns the table for the terminal, the best run first, and the rounds and seeds of its means."""
-    values = _values(sweep)
-    rows = [[*values[label], *_cells(sweep, label)] for label in _in_order(sweep)]
-    return f"{formats.plain_table([_head(sweep), *rows])}\n{averaging_note(sweep)}"
+    return f"{formats.plain_table([_head(sweep), *_rows(sweep).values()])}\n{averaging_note(sweep)}"
 
 
 def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
-    values = _values(sweep)
     rows = []
-    for label in _in_order(sweep):
+    for label, cells in _rows(sweep).items():
         summary, config = sweep.summaries[label], sweep.configs[label]
-        sent, pace = scores.megabytes_of(config, summary), scores.rounds_per_second(summary)
-        more = [formats.number(sent, 1), formats.number(pace, 1)]
-        rows.append(
-            [
-                *values[label],
-                *_cells(sweep, label),
-                *more,
-                f"`{command_line.train_command(config)}`",
-                f"`{summary['fingerprint']}`",
-            ]
-        )
+        cells += [formats.number(scores.megabytes_of(config, summary), 1)]
+        cells += [formats.number(scores.rounds_per_second(summary), 1)]
+        rows.append([*cells, f"`{command_line.train_command(config)}`", f"`{summary['fingerprint']}`"])
     first_line, *commands = best_lines(sweep)
     best_run = [f"**{first_line[0].upper()}{first_line[1:]}**", *(f"```bash\n{line}\n```" for line in commands)]
     axes = [
         f"- `{config_flags.flag_of(f)}`: {', '.join(f'`{grid.format_value(v)}`' for v in vs)}"
         for f, vs in sweep.axes.items()
     ]
-    few = "" if _has_intervals(sweep) else f" Fewer than {formats.MIN_SEEDS} seeds have no interval."
+    few = (
+        ""
+        if formats.has_intervals(sweep.intervals.values())
+        else f" Fewer than {formats.MIN_SEEDS} seeds have no interval."
+    )
     note = f"Read-out {averaging_note(sweep)}. Seeds that diverged count in no mean.{few}"
     table = formats.markdown_table([*_head(sweep), "MB sent", "rounds/s", "command", "fingerprint"], rows)
     title = f"Sweep over {', '.join(map(config_flags.flag_of, sweep.axes))}"

@@ -181,7 +181,7 @@ def test_pictures_of_one_and_more_axes(axes, seeds, tmp_path, monkeypatch):
     labels = [grid.label(point) for point in grid.points(axes)]
     found = {label: Interval(0.1 * n, 0.3 if seeds > 1 else None, seeds, seeds) for n, label in enumerate(labels)}
     found[labels[0]] = Interval(None, None, 0, seeds)
-    scale = sweep_picture.Scale("test accuracy (%)", sweep_picture.PERCENT, 2, False)
+    scale = sweep_picture.Scale("test accuracy (%)", 100, 2, False)
     for ranked in (labels[:0:-1], []):
         kept = found if ranked else dict.fromkeys(labels, found[labels[0]])
         sweep_picture.draw(axes, kept, ranked, scale, tmp_path / "p.png")
