@@ -8,7 +8,7 @@ from typing import Any
 from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
-from .remarks import assumptions, subjects
+from .remarks import FOLDER, assumptions, lines_of, subjects
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
@@ -85,6 +85,19 @@ class Variation:
             return self.read
         read = self.read if self.trend_read is None else self.trend_read
         return shrunk_read(read) if scale == "smoke" else read
+
+
+def methods(group: str) -> tuple[Variation, ...]:
+    """Returns the rows of a group of methods.csv; the first alternative of a grid is the default."""
+    rows = []
+    for line in lines_of(FOLDER / "methods.csv"):
+        if line["group"] == group:
+            grid = tuple(map(Fields.of, line["grid"].split(" | ")))
+            trend = Fields.of(line["trend"]) if line["trend"] else None
+            printed = (("algorithm", line["label"]),) if line["label"] else ()
+            searched = grid if len(grid) > 1 else ()
+            rows.append(Variation(line["method"], line["label"], grid[0], trend, grid=searched, printed=printed))
+    return tuple(rows)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Settings shared by the heavy-ball paper's tables and figures: federations, networks, methods (Table 7)."""
 
+import dataclasses
 import functools
 
 from .. import standin
-from ..items import Override, Variation, printed_at
+from ..items import Override, Variation, methods, printed_at
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -102,48 +103,19 @@ STACKOVERFLOW = Variation(
 )
 
 
-# At trend scale, methods of both papers are run as in WIMA's tables, and so only once.
+# At trend scale, methods of both papers are run as in WIMA's tables, and so only once. Server momentum has the paper's
+# best value as far as it is legible, and that of the released code.
 TREND = {row.name: row.fields("trend") for row in wima.METHODS}
-# Server momentum: the paper's best value as far as it is legible, and that of the released code.
-BETAS = ("0.99", "0.9")
 
 
-def _grid(text: str, **more) -> tuple[Fields, ...]:
-    """Returns the alternatives of a momentum method; '*' stands for its beta."""
-    return tuple(Fields(algorithm=text.replace("*", beta), **more) for beta in BETAS)
+def _rows(group: str) -> tuple[Variation, ...]:
+    own = methods(group)
+    trends = (TREND[row.name] if row.trend is None else row.trend for row in own)
+    return tuple(dataclasses.replace(row, trend=trend, trend_replaces=True) for row, trend in zip(own, trends))
 
 
-def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Variation:
-    """Returns the row of a method; '*' in its algorithm stands for beta, which is run with both values."""
-    grid = _grid(algorithm, **more)
-    return Variation(
-        name,
-        label,
-        grid[0],
-        TREND[name] if trend is None else trend,
-        trend_replaces=True,
-        grid=grid if "*" in algorithm else (),
-        printed=(("algorithm", label),),
-    )
-
-
+METHODS, (LOCAL_GHB, NESTEROV) = _rows("ghb"), _rows("ghb_added")
 MIME = ",weighting=uniform"
-METHODS = (
-    method("fedavg", "FedAvg", "fedavg"),
-    method("fedprox", "FedProx", "fedprox:mu=0.1"),
-    method("scaffold", "SCAFFOLD", "scaffold"),
-    method("feddyn", "FedDyn", "feddyn:alpha=0.001"),
-    method("adabest", "AdaBest", "adabest:mu=0.001"),
-    method("mime", "MIME", "mime:weighting=uniform"),
-    method("fedavgm", "FedAvgM", "fedavgm:beta=*,server_lr=0.1"),
-    method("fedcm", "FedCM", "fedcm:alpha=0.1,server_lr=0.1", client_lr=0.1),
-    method("fedadc", "FedADC", "fedadc:beta_global=0.9", Fields(algorithm="fedadc:beta_global=0.7")),
-    method("mime_momentum", "MimeMom", f"mime:beta=*,server_lr=0.1{MIME}"),
-    method("mimelite", "MimeLiteMom", f"mimelite:beta=*,server_lr=0.1{MIME}"),
-    method("fedhbm", "FedHBM", "fedhbm:beta=1", Fields(algorithm="fedhbm:beta=1")),
-)
-LOCAL_GHB = method("local_ghb", "Local-GHB", "local_ghb:beta=0.9", Fields(algorithm="local_ghb:beta=0.9"))
-NESTEROV = "fedhbm:beta=1,nesterov=true"
 BY_NAME = {row.name: row for row in (*METHODS, LOCAL_GHB)}
 
 
@@ -152,34 +124,19 @@ def picked(*names: str) -> tuple[Variation, ...]:
     return tuple(BY_NAME[name] for name in names)
 
 
-def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> Override:
-    """Returns the override of a method's hyper-parameters in some columns; without columns, in all."""
-    grid = _grid(algorithm, **more) if algorithm else ()
-    fields = grid[0] if grid else Fields(**more)
-    name = "_".join((row, *columns)) or row
-    return Override(
-        Variation(name, paper=fields, trend=Fields(), trend_replaces=True, grid=grid if "*" in algorithm else ()),
-        rows=(row,),
-        columns=columns,
+def _where(group: str, *columns: str) -> tuple[Override, ...]:
+    """Returns the overrides of a group's hyper-parameters in some columns; without columns, in all."""
+    return tuple(
+        Override(
+            dataclasses.replace(row, name="_".join((row.name, *columns)), trend=Fields(), trend_replaces=True),
+            rows=(row.name,),
+            columns=columns,
+        )
+        for row in methods(group)
     )
 
 
 # ResNet-20's column of Table 7, for all tables and figures with that network.
-OF_RESNET = (_where((), "fedavg", client_lr=0.1), _where((), "scaffold", client_lr=0.1))
-_TEXT = ("shakespeare_noniid", "shakespeare_iid")
-OF_SHAKESPEARE = (
-    _where(_TEXT, "fedprox", "fedprox:mu=0.0001"),
-    _where(_TEXT, "feddyn", "feddyn:alpha=0.009"),
-    _where(_TEXT, "adabest", "adabest:mu=0.009"),
-    _where(_TEXT, "fedcm", client_lr=1.0),
-)
-_WORDS = ("stackoverflow",)
-OF_STACKOVERFLOW = (
-    _where(_WORDS, "fedprox", "fedprox:mu=0.01"),
-    _where(_WORDS, "feddyn", "feddyn:alpha=0.1"),
-    _where(_WORDS, "adabest", "adabest:mu=0.1"),
-    _where(_WORDS, "fedavgm", "fedavgm:beta=*,server_lr=1"),
-    _where(_WORDS, "fedcm", "fedcm:alpha=0.1,server_lr=1", client_lr=0.3),
-    _where(_WORDS, "mime_momentum", f"mime:beta=*,server_lr=1{MIME}", client_lr=0.1),
-    _where(_WORDS, "mimelite", f"mimelite:beta=*,server_lr=1{MIME}", client_lr=0.1),
-)
+OF_RESNET = _where("ghb_resnet")
+OF_SHAKESPEARE = _where("ghb_shakespeare", "shakespeare_noniid", "shakespeare_iid")
+OF_STACKOVERFLOW = _where("ghb_stackoverflow", "stackoverflow")

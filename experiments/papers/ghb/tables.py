@@ -44,8 +44,7 @@ TABLE10 = settings.item(
 # Tables 9 and 11 do not show these.
 NOT_SHOWN = ("fedcm", "fedadc")
 WITH_NESTEROV = dataclasses.replace(
-    settings.method("nesterov", "FedHBM", settings.NESTEROV, Fields(algorithm=settings.NESTEROV)),
-    label="FedHBM, Nesterov",
+    settings.NESTEROV,
     printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov")),
 )
 TABLE11_ROWS = (

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from .. import standin
-from ..items import Analysis, Override, Variation, printed_at
+from ..items import Analysis, Override, Variation, methods, printed_at
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
@@ -105,40 +105,17 @@ DEEP = tuple(column.name for column in (RESNET_SHARDS, RESNET_DIRICHLET, VGG, CI
 OF_DOMAINS = tuple(column.name for column in (*DIGIT5, *PACS))
 
 
-def grid_of(name: str, values: tuple[str, ...], more: str = "") -> tuple[Fields, ...]:
-    """Returns the alternatives of one coefficient, the released code's default first."""
-    return tuple(Fields(algorithm=f"{name}={value}{more}") for value in values)
-
-
-def method(name: str, label: str, grid: tuple[Fields, ...]) -> Variation:
-    """Returns the row of a method; a grid of one alternative means that nothing was searched."""
-    return Variation(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
-
-
-def alone(text: str) -> tuple[Fields, ...]:
-    """Returns the grid of a method without a hyper-parameter search."""
-    return (Fields(algorithm=text),)
-
-
-ANCHORS = ("0.1", "0.01", "0.001")
-METHODS = (
-    method("fedavg", "FedAvg", alone("fedavg")),
-    method("fedprox", "FedProx", grid_of("fedprox:mu", ("0.01", "0.1", "0.001"))),
-    method("fedasam", "FedASAM", alone("fedasam:rho=0.7,eta=0.2")),
-    method("fedfa", "FedFA", grid_of("fedfa:lam", ANCHORS)),
-    method("fednova", "FedNova", alone("fednova")),
-    method("fedadam", "FedAdam", alone("fedadam")),
-    method("fedyogi", "FedYogi", alone("fedyogi")),
-    method("fedgma", "FedGMA", alone("fedgma:mode=extra_step")),
-)
+# A method with several alternatives was searched; the first is the released code's default.
+METHODS = methods("ima")
 ADAPTIVE = ("fedadam", "fedyogi")
+ANCHORS = tuple(Fields(algorithm=f"fedfa:lam={lam},beta=0.9") for lam in ("0.1", "0.01", "0.001"))
 # Hyper-parameters that depend on the network or on the skew.
 SPECIAL = (
     Override(
         Variation("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP
     ),
     Override(
-        Variation("anchors_of_domains", grid=grid_of("fedfa:lam", ANCHORS, ",beta=0.9")),
+        Variation("anchors_of_domains", grid=ANCHORS),
         rows=("fedfa",),
         columns=OF_DOMAINS,
     ),

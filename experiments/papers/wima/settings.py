@@ -3,7 +3,7 @@
 import functools
 
 from .. import standin
-from ..items import Variation, printed_at
+from ..items import Variation, methods, printed_at
 from ..trajectories import Fields
 
 # FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
@@ -85,51 +85,9 @@ SHAKESPEARE = Variation(
 )
 
 
-def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = None) -> Variation:
-    """Returns the row of a method, whose grid are the texts of --algorithm that the paper searched."""
-    texts = tuple(Fields(algorithm=text) for text in grid)
-    return Variation(
-        name, label, texts[0], trend, grid=texts if len(texts) > 1 else (), printed=(("algorithm", label),)
-    )
-
-
-def _server_rates(text: str) -> tuple[str, ...]:
-    joint = "," if ":" in text else ":"
-    return tuple(f"{text}{joint}server_lr={rate}" for rate in ("1", "0.1"))
-
-
 # Rates at trend scale come from a coarse search on the digits, as in `fedwin compare`; the stand-in of CIFAR-10 has
 # its own.
-METHODS = (
-    method("fedavg", "FedAvg", ("fedavg",)),
-    method("fedavgm", "FedAvgM", _server_rates("fedavgm:beta=0.9"), Fields(algorithm="fedavgm:beta=0.9,server_lr=0.3")),
-    method("mime", "MIME SGD", _server_rates("mime")),
-    method("mime_momentum", "MIME SGDm", _server_rates("mime:beta=0.9"), Fields(client_lr=0.02)),
-    method("mimelite", "MIMELite", _server_rates("mimelite:beta=0.9"), Fields(client_lr=0.02)),
-    method(
-        "fedcm",
-        "FedCM",
-        tuple(f"fedcm:alpha={alpha}" for alpha in ("0.1", "0.05", "0.5")),
-        Fields(client_lr=0.3),
-    ),
-    method(
-        "fedacg",
-        "FedACG",
-        tuple(f"fedacg:lam={lam},beta={beta}" for lam in ("0.85", "0.8", "0.9") for beta in ("0.01", "0.001")),
-    ),
-    method("fedprox", "FedProx", tuple(f"fedprox:mu={mu}" for mu in ("0.01", "0.1", "0.001"))),
-    method("scaffold", "SCAFFOLD", ("scaffold",)),
-    method("feddyn", "FedDyn", ("feddyn:alpha=0.01", "feddyn:alpha=0.001")),
-    method(
-        "adabest",
-        "AdaBest",
-        tuple(
-            f"adabest:mu={mu},beta={beta}"
-            for mu in ("0.02", "0.01")
-            for beta in ("0.8", "0.5", "0.6", "0.7", "0.9", "0.95")
-        ),
-    ),
-)
+METHODS = methods("wima")
 
 WINDOW = "wima:window=100"
 # Of the runs of 100 rounds; those of the stand-in of CIFAR-10 are long enough for the paper's.
