@@ -119,3 +119,8 @@ def test_a_one_class_client_returns_what_it_got_under_wsm():
     same(leaves(run.params), (1 - 0.5 * 0.1) ** 2 * leaves(p.variables.params))
     p, (run,) = classifier_runs("fedprox:mu=1.1", 1, **kwargs)
     assert (leaves(run.params) == leaves(p.variables.params)).all()
+
+
+def test_the_last_target_is_the_word_before_the_end_or_the_last_that_fits():
+    rows = np.array([[1, 5, 6, 7, 0, 0], [1, 5, 6, 7, 8, 9], [1, 5, 0, 0, 0, 0]])
+    assert losses.last_target(rows).tolist() == [2, 5, 0]
