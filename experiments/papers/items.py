@@ -100,6 +100,20 @@ def methods(group: str) -> tuple[Variation, ...]:
     return tuple(rows)
 
 
+def columns(group: str) -> tuple[Variation, ...]:
+    """Returns the columns of a group of columns.csv, which names data set, partition, model and variant as printed."""
+    found = []
+    for line in lines_of(FOLDER / "columns.csv"):
+        if line["group"] == group:
+            trend = Fields.of(line["trend"]) if line["trend"] else None
+            more = [("variant", line["variant"])] if line["variant"] else []
+            printed = printed_at(line["dataset"], line["partition"], line["model"], *more)
+            own = Variation(line["column"], line["label"], Fields.of(line["fields"]), trend, trend_replaces=True)
+            own = dataclasses.replace(own, absent=line["absent"], metric=line["metric"], printed=printed)
+            found.append(own)
+    return tuple(found)
+
+
 @dataclasses.dataclass(frozen=True)
 class Override:
     """Changes of some cells besides those of their row, column and variant; without names, of all of an axis."""

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from .. import standin
-from ..items import Override, Variation, methods, printed_at
+from ..items import Override, Variation, columns, methods, printed_at
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -76,32 +76,7 @@ def cifars(
 LENET_SILO = cifars(LENET, SILO, ("alpha0", "iid"), FASHION)
 LENET_DEVICE = cifars(LENET, DEVICE, ("alpha0_m3", "iid_m3"), None)
 RESNET_SILO = cifars(RESNET, SILO, ("alpha0", "iid"), FASHION)
-
-
-def _text(name: str, label: str, dataset: str, partition: str) -> Variation:
-    fields = Fields.of(
-        f"dataset={dataset} partition=natural clients_per_round=10 model=leaf_lstm batch_size=100 client_lr=1.0 "
-        "num_rounds=250"
-    )
-    keys = printed_at("Shakespeare-100x2000", partition, "LSTM-2x100")
-    return Variation(name, label, fields, absent="a round of its LSTMs takes seven seconds on two cores", printed=keys)
-
-
-SHAKESPEARE = (
-    _text("shakespeare_noniid", "Shakespeare", "shakespeare_leaf", "leaf_niid;K=100"),
-    _text("shakespeare_iid", "Shakespeare, iid", "shakespeare_leaf:iid=true", "leaf_iid;K=100"),
-)
-STACKOVERFLOW = Variation(
-    "stackoverflow",
-    "Stack Overflow",
-    Fields.of(
-        "dataset=stackoverflow partition=natural clients_per_round=50 model=stackoverflow_lstm batch_size=16 "
-        "client_lr=0.3 num_rounds=1500"
-    ),
-    absent="the data set is not available here",
-    printed=printed_at("StackOverflow-40k", "natural_users;K=40000", "LSTM-670"),
-)
-
+*SHAKESPEARE, STACKOVERFLOW = columns("ghb")
 
 # At trend scale, methods of both papers are run as in WIMA's tables, and so only once. Server momentum has the paper's
 # best value as far as it is legible, and that of the released code.

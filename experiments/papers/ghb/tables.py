@@ -3,10 +3,9 @@
 import dataclasses
 
 from .. import standin
-from ..items import Override, Variation, printed_at
+from ..items import Override, Variation, columns
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
-from ..wima.tables import LANDMARKS as WIMA_LANDMARKS
 from . import settings
 
 # Tables 3, 4, 10 and 11: accuracies.
@@ -117,33 +116,7 @@ TABLE9 = settings.item(
 
 # Table 5: large-scale data.
 NETWORK = "MobileNetV2-GN*"
-LANDMARKS = Variation(
-    "landmarks",
-    "Landmarks-User-160k",
-    WIMA_LANDMARKS.paper,
-    WIMA_LANDMARKS.trend,
-    trend_replaces=True,
-    printed=printed_at("Landmarks-User-160k", "natural_authors;K=1262", NETWORK, ("variant", "m=10;C=0.79pct")),
-)
-# Clients per round -> (percent of all, as printed; clients at trend scale).
-COHORTS = {10: ("0.1", 3), 50: ("0.5", 10), 100: ("1", 20)}
-
-
-def _inaturalist(clients: int) -> Variation:
-    share, trend_clients = COHORTS[clients]
-    return Variation(
-        f"inaturalist_m{clients}",
-        f"iNaturalist, m = {clients}",
-        WIMA_LANDMARKS.paper | {"dataset": "inaturalist", "clients_per_round": clients},
-        settings.DIGITS | {"partition": "dirichlet:alpha=0", "clients_per_round": trend_clients},
-        trend_replaces=True,
-        printed=printed_at(
-            "iNaturalist-User-120k", "natural_users;K=9275", NETWORK, ("variant", f"m={clients};C={share}pct")
-        ),
-    )
-
-
-INATURALIST = tuple(_inaturalist(clients) for clients in COHORTS)
+LANDMARKS, *INATURALIST = columns("ghb_large")
 TABLE5_ROWS = settings.picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm")
 # The text: server rate 0.1 for FedAvgM, 1 for the rest.
 MOMENTUM = tuple(Fields(algorithm=f"mime:beta={beta},server_lr=1{settings.MIME}") for beta in ("0.99", "0.9"))

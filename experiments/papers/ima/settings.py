@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from .. import standin
-from ..items import Analysis, Override, Variation, methods, printed_at
+from ..items import Analysis, Override, Variation, columns, methods
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
@@ -31,80 +31,10 @@ FEW = ",min_size=2"
 SMALL_FASHION = FASHION | {"local_epochs": 1, "client_lr": 0.02}
 
 SHARDS, DIRICHLET = "shards:per_client=2", "yurochkin:alpha=0.1"
-MANY = "eight methods with and without IMA on a further data set take more than five minutes on two cores"
-
-
-def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Variation:
-    """Returns a column of Table I; `printed` are data set, partition and network of the printed cells."""
-    absent, place = "" if trend is not None else MANY, printed_at(*printed)
-    return Variation(name, label, fields, trend, trend_replaces=True, absent=absent, printed=place)
-
-
-def _pair(name: str, label: str, fields: Fields, printed: tuple[str, str], trends: tuple = (None, None)):
-    """Returns the two columns of a data set and network: two shards per client, Dirichlet shares."""
-    dataset, model = printed
-    kinds = (("shards", SHARDS, "shards:s=2;K=100"), ("dirichlet", DIRICHLET, "yurochkin_dirichlet:alpha=0.1*;K=100"))
-    for (kind, partition, text), trend in zip(kinds, trends, strict=True):
-        standin = None if trend is None else trend | {"partition": partition + (FEW if partition == DIRICHLET else "")}
-        own = fields | {"partition": partition}
-        yield column(f"{name}_{kind}", f"{label}, {kind}", own, (dataset, text, model), standin)
-
-
-def _domains(name: str, label: str, fields: Fields, printed: tuple[str, str], texts: tuple[str, str]):
-    """Returns the two columns of a data set of several domains, 20 clients each."""
-    dataset, model = printed
-    for (kind, partition), text in zip((("shards", SHARDS), ("dirichlet", DIRICHLET)), texts, strict=True):
-        own = fields | {"partition": f"domain:inner={partition}"}
-        yield column(f"{name}_{kind}", f"{label}, {kind}", own, (dataset, text, model))
-
-
-CIFAR10 = Fields(dataset="cifar10:constants=ima", num_rounds=400)
-CIFAR100 = Fields(dataset="cifar100:constants=ima", partition="pachinko")
-CNN, RESNET = CIFAR10 | {"model": "mcmahan_cnn"}, CIFAR10 | {"model": "resnet18"}
-FMNIST = Fields(dataset="fmnist", model="mcmahan_cnn", num_rounds=300)
-FMNIST_SHARDS, FMNIST_DIRICHLET = _pair(
-    "fmnist", "Fashion-MNIST, CNN", FMNIST, ("FMNIST", "CNN-FMNIST"), (SMALL_FASHION, None)
-)
-CNN_SHARDS, CNN_DIRICHLET = _pair("cifar10_cnn", "CIFAR-10, CNN", CNN, ("CIFAR-10", "CNN-CIFAR"), (DIGITS, DIGITS))
-RESNET_SHARDS, RESNET_DIRICHLET = _pair("cifar10_resnet", "CIFAR-10, ResNet-18", RESNET, ("CIFAR-10", "ResNet-18-GN"))
-VGG = column(
-    "cifar100_vgg",
-    "CIFAR-100, VGG11",
-    CIFAR100 | {"model": "vgg11", "num_rounds": 300},
-    ("CIFAR-100", "pachinko*;K=100", "VGG11-GN*"),
-)
-CIFAR100_RESNET = column(
-    "cifar100_resnet",
-    "CIFAR-100, ResNet-18",
-    CIFAR100 | {"model": "resnet18", "num_rounds": 400},
-    ("CIFAR-100", "pachinko*;K=100", "ResNet-18-GN*"),
-)
-DIGIT5 = tuple(
-    _domains(
-        "digit5",
-        "Digit Five, CNN",
-        Fields(dataset="digit5", model="digit5_cnn", num_rounds=200),
-        ("DigitFive", "CNN-Digit-GN"),
-        ("domain20+2classes*;K=100", "domain20+yurochkin_dirichlet:alpha=0.1*;K=100"),
-    )
-)
-PACS = tuple(
-    _domains(
-        "pacs",
-        "PACS, AlexNet",
-        Fields(dataset="pacs", model="alexnet", num_rounds=400, num_clients=80, clients_per_round=16),
-        ("PACS", "AlexNet-GN"),
-        ("domain20+shards:s=2*;K=80", "domain20+yurochkin_dirichlet:alpha=0.1*;K=80"),
-    )
-)
-COLUMNS = (
-    *(FMNIST_SHARDS, FMNIST_DIRICHLET, CNN_SHARDS, CNN_DIRICHLET, RESNET_SHARDS, RESNET_DIRICHLET),
-    *(VGG, CIFAR100_RESNET, *DIGIT5, *PACS),
-)
-DEEP = tuple(column.name for column in (RESNET_SHARDS, RESNET_DIRICHLET, VGG, CIFAR100_RESNET, *PACS))
-OF_DOMAINS = tuple(column.name for column in (*DIGIT5, *PACS))
-
-
+COLUMNS = columns("ima")
+FMNIST_SHARDS, FMNIST_DIRICHLET, CNN_SHARDS, CNN_DIRICHLET, RESNET_SHARDS, RESNET_DIRICHLET, *OTHERS = COLUMNS
+OF_DOMAINS = tuple(column.name for column in OTHERS if "domain" in column.paper["partition"])
+DEEP = tuple(column.name for column in (RESNET_SHARDS, RESNET_DIRICHLET, *OTHERS) if "digit5" not in column.name)
 # A method with several alternatives was searched; the first is the released code's default.
 METHODS = methods("ima")
 ADAPTIVE = ("fedadam", "fedyogi")
@@ -114,11 +44,7 @@ SPECIAL = (
     Override(
         Variation("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP
     ),
-    Override(
-        Variation("anchors_of_domains", grid=ANCHORS),
-        rows=("fedfa",),
-        columns=OF_DOMAINS,
-    ),
+    Override(Variation("anchors_of_domains", grid=ANCHORS), rows=("fedfa",), columns=OF_DOMAINS),
 )
 
 # IMA runs are forked from the base run a twentieth of the rounds before averaging starts, so that the window is full

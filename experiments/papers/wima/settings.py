@@ -3,7 +3,7 @@
 import functools
 
 from .. import standin
-from ..items import Variation, methods, printed_at
+from ..items import Variation, columns, methods, printed_at
 from ..trajectories import Fields
 
 # FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
@@ -32,58 +32,21 @@ FASHION = Fields.of(
 )
 
 
-def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Variation:
-    """Returns the column of a CIFAR set in Dirichlet shares; without `trend` nothing stands in for it."""
+def cifar(name: str, data: str, alpha: str, trend: Fields) -> Variation:
+    """Returns the column of a CIFAR set in Dirichlet shares, for which `trend` stands in."""
     data_fields = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
     printed = printed_at(f"CIFAR-{data}", f"hsu_dirichlet:alpha={alpha};K=100", "ResNet-20-GN")
-    standin = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
+    standin = trend | {"partition": f"dirichlet:alpha={alpha}"}
     label = f"CIFAR-{data}, alpha = {alpha}"
-    return Variation(name, label, CIFAR | data_fields, standin, trend_replaces=True, absent=absent, printed=printed)
+    return Variation(name, label, CIFAR | data_fields, standin, trend_replaces=True, printed=printed)
 
 
-SUBSET = "of CIFAR-100 there is a subset of 60 images per class here, which is too small to be split among 100 clients"
 CIFAR10_0 = cifar("cifar10_alpha0", "10", "0", standin.fields("alpha0"))
 CIFAR10_005 = cifar("cifar10_alpha005", "10", "0.05", standin.fields("alpha005"))
 CIFAR100_0 = cifar("cifar100_alpha0", "100", "0", FASHION)
 CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", FASHION)
-PAM = Variation(
-    "cifar100_pam",
-    "CIFAR-100, Pachinko",
-    CIFAR
-    | Fields.of(
-        "dataset=cifar100_pam partition=natural num_clients=500 clients_per_round=100 batch_size=20 "
-        "client_lr=0.05 weight_decay=0.0004"
-    ),
-    absent=SUBSET,
-    printed=printed_at("CIFAR-100", "pam;K=500", "ResNet-20-GN"),
-)
-FEMNIST = Variation(
-    "femnist",
-    "FEMNIST",
-    Fields.of(
-        "dataset=femnist partition=natural clients_per_round=10 model=emnist_cnn num_rounds=1500 "
-        "batch_size=10 batching=repeat client_lr=0.1 eval_every=50"
-    ),
-    Fields.of(
-        "dataset=mnist_writers partition=natural clients_per_round=10 model=mlp num_rounds=100 batch_size=10 "
-        "batching=repeat client_lr=0.05"
-    ),
-    trend_replaces=True,
-    printed=printed_at("FEMNIST-62", "natural_writers;K=3400", "EMNIST-CNN-dropout"),
-)
-SHAKESPEARE = Variation(
-    "shakespeare",
-    "Shakespeare",
-    Fields.of(
-        "dataset=shakespeare partition=natural clients_per_round=10 model=shakespeare_lstm num_rounds=1500 "
-        "batch_size=4 batching=repeat client_lr=1.0 eval_every=50 eval_batch_size=50"
-    ),
-    # Tokens counted as FedJAX does, which the paper's code base reports.
-    metric="accuracy_fedjax",
-    absent="rounds of two LSTMs of 256 take too long for five minutes on two cores",
-    printed=printed_at("Shakespeare-715", "natural_roles;K=715", "LSTM-2x256"),
-)
-
+# Of SHAKESPEARE tokens are counted as FedJAX does, which the paper's code base reports.
+PAM, FEMNIST, SHAKESPEARE, LANDMARKS = columns("wima")
 
 # Rates at trend scale come from a coarse search on the digits, as in `fedwin compare`; the stand-in of CIFAR-10 has
 # its own.

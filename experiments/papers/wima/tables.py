@@ -1,6 +1,6 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
-from ..items import Variation, printed_at
+from ..items import Variation
 from ..measures import Gain
 from ..trajectories import Fields
 from . import settings
@@ -42,23 +42,10 @@ TABLE2 = settings.item(
 )
 
 # Table 3
-LANDMARKS = Variation(
-    "landmarks",
-    "Landmarks-User-160k",
-    Fields.of(
-        "dataset=landmarks partition=natural clients_per_round=10 model=mobilenetv2 "
-        "augment=crop_flip:size=224 num_rounds=3000 local_epochs=5 batch_size=50 client_lr=0.1 "
-        "weight_decay=4e-05"
-    ),
-    settings.FASHION | {"partition": "dirichlet:alpha=0.05"},
-    trend_replaces=True,
-    printed=printed_at("Landmarks-User-160k", "natural_authors;K=1262", "MobileNetV2-GN"),
-)
-
 TABLE3 = settings.item(
     name="wima/table3",
     rows=tuple(row for row in settings.METHODS if row.name in ("fedavg", "scaffold")),
-    columns=(LANDMARKS,),
+    columns=(settings.LANDMARKS,),
     variants=(
         Variation("base", printed=(("variant", "base"), ACCURACY)),
         Variation(
