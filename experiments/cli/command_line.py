@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-from typing import Any
 
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import hash_of
@@ -20,18 +19,16 @@ def flags_of(config: Config) -> list[str]:
     """Returns the flags of `fedwin train` for a Config, without those at their defaults."""
     arguments: list[str] = []
     for field in dataclasses.fields(Config):
-        value = getattr(config, field.name)
-        if value != default_of(field) or field.name in ALWAYS:
-            arguments += _arguments(config_flags.flag_of(field.name), field.name, value)
+        flag, value = config_flags.flag_of(field.name), getattr(config, field.name)
+        if value == default_of(field) and field.name not in ALWAYS:
+            continue
+        if isinstance(value, bool):
+            arguments.append(f"--{flag}" if value else f"--no{flag}")
+        elif field.name in _REPEATED:
+            arguments += [f"--{flag}={item}" for item in value]
+        else:
+            arguments.append(f"--{flag}={','.join(map(str, value)) if isinstance(value, list) else value}")
     return arguments
-
-
-def _arguments(flag: str, field: str, value: Any) -> list[str]:
-    if field in _REPEATED:
-        return [f"--{flag}={item}" for item in value]
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no{flag}"]
-    return [f"--{flag}={','.join(map(str, value)) if isinstance(value, list) else value}"]
 
 
 def train_command(config: Config) -> str:

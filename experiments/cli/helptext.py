@@ -16,18 +16,14 @@ END = (
 )
 
 
-def _setting(flag: flags.Flag) -> str:
-    """Returns `--name=default`; for a boolean flag, the form that changes its default."""
-    value = flag.default
-    if flag.boolean:
-        return f"--{'no' if value else ''}{flag.name}"
-    if isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
-    return f"--{flag.name}={'' if value is None else value}"
-
-
 def _entry(flag: flags.Flag) -> list[str]:
-    left = "  " + _setting(flag)
+    value = ",".join(map(str, flag.default)) if isinstance(flag.default, (list, tuple)) else flag.default
+    # Of a boolean flag, the form that changes its default.
+    left = (
+        f"  --{'no' if value else ''}{flag.name}"
+        if flag.boolean
+        else f"  --{flag.name}={'' if value is None else value}"
+    )
     description = _REPEAT.sub("", flag.help or "")
     if flag.boolean and flag.default:
         description = f"Do not {description[:1].lower()}{description[1:]}"

@@ -9,7 +9,7 @@ from absl import flags
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.run import DryRun, measure_requirements
+from fedwin.runs.run import measure_requirements
 from fedwin.runs.start import fork_round
 
 _MINUTE, _HOUR = 60, 3600
@@ -57,19 +57,6 @@ def requested(flag_values: flags.FlagValues = flags.FLAGS) -> bool:
     return bool(flag_values["dry_run"].value)
 
 
-def memory_line(required: DryRun) -> str:
-    """Returns the memory of a run by part, its sum, and the available memory."""
-    free = required.available.host if required.available.device is None else required.available.device
-    note = "" if free is None else f"; {free / _MB:,.0f} MB are available"
-    return f"{required.requirements}; total {sum(required.requirements.parts.values()) / _MB:,.0f} MB{note}"
-
-
-def disk_line(required: DryRun) -> str:
-    """Returns the files of a run by part, and the free disk space."""
-    parts = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in required.requirements.disk.items())
-    return f"disk: {parts}; {required.free_disk / _MB:,.0f} MB are free"
-
-
 def show(config: Config) -> float:
     """Prints the requirements of a run; returns its expected seconds.
 
@@ -77,35 +64,27 @@ def show(config: Config) -> float:
       UserError: anything that `fedwin.run` would reject, or too little memory or disk.
     """
     required = measure_requirements(config, say=print)
-    seconds = required.timing.expected(
-        required.checked.plan.prepared.schedule, completed(config, required.checked.directory)
-    )
-    print("\n".join(_lines(required, seconds)), flush=True)
-    return seconds
-
-
-def _lines(required: DryRun, seconds: float) -> list[str]:
     plan, directory, timing = required.checked.plan, required.checked.directory, required.timing
-    config, schedule = plan.prepared.config, plan.prepared.schedule
+    config, schedule, memory = plan.prepared.config, plan.prepared.schedule, required.requirements
     done = completed(config, directory)
+    seconds = timing.expected(schedule, done)
+    free = required.available.host if required.available.device is None else required.available.device
+    available = "" if free is None else f"; {free / _MB:,.0f} MB are available"
+    files = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in memory.disk.items())
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
     finished = f"; done: {','.join(map(str, done))}" if any(done) else ""
-    return [
+    lines = [
         f"{directory}: {config.algorithm} on {config.dataset}, {config.model}",
         f"plan: {plan}",
-        memory_line(required),
-        disk_line(required),
+        f"{memory}; total {sum(memory.parts.values()) / _MB:,.0f} MB{available}",
+        f"disk: {files}; {required.free_disk / _MB:,.0f} MB are free",
         f"rounds: {config.num_rounds:,} and {schedule.evaluations(0):,} evaluations for {seeds}{finished}",
         f"pace: {timing.seconds_per_round:.3g} s a round, {timing.seconds_per_evaluation:.3g} s an evaluation, "
         f"{timing.compile_seconds:.1f} s to compile",
         f"expected: {duration(seconds)}, without checkpoints; nothing was written",
     ]
-
-
-def _decisive_fields(config: Config) -> tuple:
-    """Returns the fields that determine the requirements; of runs that agree in them only one is timed."""
-    names = (field.name for field in dataclasses.fields(Config) if field.name not in _RATES)
-    return tuple(repr(getattr(config, name)) for name in names)
+    print("\n".join(lines), flush=True)
+    return seconds
 
 
 def show_all(configs: Mapping[str, Config]) -> None:
@@ -115,10 +94,13 @@ def show_all(configs: Mapping[str, Config]) -> None:
       UserError: some would be rejected, or do not fit this machine; the requirements of the others are printed first.
     """
     total, refused = 0.0, []
+    # Of runs that agree in all fields that change the requirements only one is timed.
+    decisive = [field.name for field in dataclasses.fields(Config) if field.name not in _RATES]
     timed: dict[tuple, tuple[str, float]] = {}
     for number, (label, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}] {label}", flush=True)
-        key = (_decisive_fields(config), *completed(config, pathlib.Path(config.out_dir)))
+        fields = tuple(repr(getattr(config, name)) for name in decisive)
+        key = (fields, *completed(config, pathlib.Path(config.out_dir)))
         try:
             if key in timed:
                 print(f"as {timed[key][0]}")

@@ -47,14 +47,9 @@ class PeerFailed(RuntimeError):
 
 
 class Process:
-    """A running contestant.
-
-    Attributes:
-      version: of the contestant, after `ready`.
-    """
+    """A running contestant."""
 
     def __init__(self, contestant: Contestant):
-        self.version = ""
         self._errors = tempfile.TemporaryFile("w+", errors="replace")
         self._process = subprocess.Popen(
             contestant.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
@@ -77,9 +72,9 @@ class Process:
         lines = [line for line in self._errors.read().splitlines() if line.strip()]
         raise PeerFailed(lines[-1] if lines else f"ended with status {self._process.returncode}")
 
-    def ready(self) -> None:
-        """Waits until the contestant is ready; raises PeerFailed."""
-        self.version = self._answer()["version"]
+    def ready(self) -> str:
+        """Waits until the contestant is ready and returns its version; raises PeerFailed."""
+        return self._answer()["version"]
 
     def train(self, rounds: int) -> float:
         """Trains some rounds and returns the seconds of each; raises PeerFailed."""
@@ -150,7 +145,7 @@ def take_turns(
             label = contestant.label
             process = running[label] = Process(contestant)
             try:
-                process.ready()
+                version = process.ready()
                 process.train(1)  # compiles
                 pace = process.train(1)
                 rounds[label] = max(1, min(MOST_ROUNDS, int(effort.turn_seconds / max(pace, 1e-9))))
@@ -159,9 +154,9 @@ def take_turns(
             except PeerFailed as error:
                 leave_out(label, error)
                 continue
-            timings[label] = Timing(process.version)
+            timings[label] = Timing(version)
             lap += rounds[label] * pace + PAUSE
-            say(f"  {label}: {process.version}, {pace * 1e3:.1f} ms")
+            say(f"  {label}: {version}, {pace * 1e3:.1f} ms")
         turns = max(min(3, effort.turns), min(effort.turns, int(effort.case_seconds / max(lap, 1e-9))))
         for turn in range(turns):
             for label in list(timings):

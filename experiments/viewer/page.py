@@ -150,24 +150,12 @@ def differing(viewed: Sequence[ViewedRun]) -> list[str]:
     return sorted(kept, key=lambda name: not numeric(name))[:MOST_FIELDS]
 
 
-def packed(data: dict[str, Any]) -> str:
-    """Returns data as base64 of compressed JSON: letters and digits, whatever texts it contains."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-def unpacked(page: str) -> dict[str, Any]:
-    """Returns the data of a page."""
-    found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', page)
-    assert found is not None
-    return json.loads(gzip.decompress(base64.b64decode(found[1])))
-
-
 def build(data: dict[str, Any], title: str, bundle: str) -> str:
     """Returns the page as HTML.
 
     Its policy (Content-Security-Policy) allows the two scripts of the page, by their hashes, and no connection.
     """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     scripts = [inline(bundle), inline((FOLDER / "page.js").read_text())]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     parts = {
@@ -176,7 +164,8 @@ def build(data: dict[str, Any], title: str, bundle: str) -> str:
         "style": (FOLDER / "page.css").read_text(),
         "library": scripts[0],
         "program": scripts[1],
-        "data": packed(data),
+        # Letters and digits, whatever texts the data contain.
+        "data": base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(),
     }
     template = (FOLDER / "page.html").read_text()
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)

@@ -14,8 +14,8 @@ import fedwin
 from experiments import docs, readme
 from experiments.reproduction import page as results_page
 from experiments.tools.site import staging
-from experiments.viewer import page as viewer_page
 from tests.experiments import test_guide
+from tests.experiments.viewer.runs_to_view import unpacked
 
 ROOT = readme.README.parent
 GUIDE = readme.GUIDE
@@ -116,5 +116,5 @@ def test_the_site_builds_without_a_warning(tmp_path):
         assert (site / f"{page}.html").is_file(), page
     assert "searchindex.js" in (site / "search.html").read_text()
     viewer = site / staging.VIEWER
-    headings = {group["heading"] for group in viewer_page.unpacked(viewer.read_text())["groups"]}
+    headings = {group["heading"] for group in unpacked(viewer.read_text())["groups"]}
     assert set(results_page.TITLES) <= headings and viewer.stat().st_size < 5_000_000

@@ -11,7 +11,6 @@ import pkgutil
 import re
 import shutil
 import urllib.parse
-from collections.abc import Callable, Iterator
 
 import fedwin
 
@@ -22,11 +21,16 @@ GUIDE = ROOT / "experiments" / "guide"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 # The section of index.md that pages are added to if it does not name them, and that of the generated reference.
 REST, REFERENCE = "How-to guides", "Reference"
-LINK = re.compile(r"(\]\()([^()\s#]+)((?:#[^()\s]*)?\))")
-FENCE = re.compile(r"^(```+|~~~+|:::+).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+# Of a link in Markdown.
+TARGET, ANCHOR = r"[^()\s#]+", r"(?:#[^()\s]*)?\)"
 GALLERY = "gallery/index.rst"
 # The command whose page is part of the site, the page, and the frame in which the pages of the results show it.
 COMMAND, VIEWER = "`fedwin view --results`", "results/viewer.html"
+# Fenced blocks, which stay as they are, links, and the command.
+PIECE = re.compile(
+    rf"^(?P<fence>```+|~~~+|:::+).*?^(?P=fence)\s*$|{COMMAND}|(?P<before>\]\()(?P<link>{TARGET})(?P<after>{ANCHOR})",
+    re.MULTILINE | re.DOTALL,
+)
 FRAME = """```{{raw}} html
 <p>All curves and numbers, to filter and compare (<a href="{address}">in a page of their own</a>):</p>
 <iframe class="viewer" src="{address}" title="results viewer" loading="lazy" allow="clipboard-write"></iframe>
@@ -74,15 +78,6 @@ def reference() -> dict[str, str]:
     return pages | {"reference/index.rst": API.format(names="\n   ".join(found))}
 
 
-def outside_fences(text: str, change: Callable[[str], str]) -> str:
-    """Returns a page with `change` applied to what is not in a fenced block."""
-    parts, at = [], 0
-    for fence in FENCE.finditer(text):
-        parts += [change(text[at : fence.start()]), fence[0]]
-        at = fence.end()
-    return "".join([*parts, change(text[at:])])
-
-
 def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], files: dict[str, pathlib.Path]) -> str:
     """Returns a page whose relative links are those of the site.
 
@@ -93,28 +88,22 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
     viewer = f'<a href="{os.path.relpath(VIEWER, above)}">{COMMAND}</a>'
 
     def changed(match: re.Match) -> str:
-        link = match[2]
+        if (link := match["link"]) is None:
+            return match[0] if match["fence"] else viewer
         target = (path.parent / link).resolve()
         if ":" in link or not target.exists() or target.is_dir() and target != GUIDE / "gallery":
             return match[0]  # a link that leads nowhere is Sphinx's error
         if target.is_dir():
-            return f"{match[1]}{os.path.relpath(GALLERY, above)}{match[3]}"
+            return f"{match['before']}{os.path.relpath(GALLERY, above)}{match['after']}"
         if target not in places and target.is_relative_to(path.parent) and path.parent.name == "results":
             place = above / target.relative_to(path.parent).as_posix()  # pictures and tables of the results
         else:
             place = pathlib.PurePosixPath(places.get(target) or f"files/{target.relative_to(ROOT).as_posix()}")
         if target not in places:
             files[str(place)] = target
-        return f"{match[1]}{os.path.relpath(place, above)}{match[3]}"
+        return f"{match['before']}{os.path.relpath(place, above)}{match['after']}"
 
-    return outside_fences(text, lambda part: LINK.sub(changed, part).replace(COMMAND, viewer))
-
-
-def sections(index: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields (title, entries) of the sections of index.md; entries are the targets of its links, in their order."""
-    _, *parts = SECTION.split(index)
-    for title, body in zip(parts[::2], parts[1::2], strict=True):
-        yield title, list(dict.fromkeys(match[2] for match in LINK.finditer(body) if ":" not in match[2]))
+    return PIECE.sub(changed, text)
 
 
 def with_contents(index: str, names: list[str]) -> str:
@@ -124,7 +113,9 @@ def with_contents(index: str, names: list[str]) -> str:
       index: text of index.md, which links to its pages in sections.
       names: of all pages of the guide; those that index.md does not name are added to the how-to guides.
     """
-    listed = dict(sections(index))
+    _, *parts = SECTION.split(index)
+    targets = lambda body: dict.fromkeys(re.findall(rf"\]\(({TARGET}){ANCHOR}", body))
+    listed = {title: [to for to in targets(body) if ":" not in to] for title, body in zip(parts[::2], parts[1::2])}
     if not {REST, REFERENCE} <= listed.keys():
         raise ValueError(f"index.md needs the sections '{REST}' and '{REFERENCE}'")
     named = {entry for entries in listed.values() for entry in entries}

@@ -1,4 +1,10 @@
-"""Runs to view: stored results with curves of any length and names, without training."""
+"""Runs to view: stored results with curves of any length and names, without training, and the data of pages."""
+
+import base64
+import gzip
+import json
+import re
+from typing import Any
 
 import numpy as np
 
@@ -26,3 +32,10 @@ def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), me
     path.parent.mkdir(parents=True, exist_ok=True)
     records.write(path, records.Record(about, lines, {"seeds": {}}))
     return path
+
+
+def unpacked(page: str) -> dict[str, Any]:
+    """Returns the data of a page."""
+    found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', page)
+    assert found is not None
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))

@@ -18,7 +18,7 @@ from experiments.reproduction.results import stored as stored_results
 from experiments.viewer import groups, page, runs
 from fedwin.errors import UserError
 from fedwin.runs.metrics_log import read_lines
-from tests.experiments.viewer.runs_to_view import stored
+from tests.experiments.viewer.runs_to_view import stored, unpacked
 
 HOSTILE = "<script>document.title='owned'</script>"
 
@@ -145,7 +145,7 @@ def test_texts_of_runs_are_no_scripts_and_the_page_loads_nothing(tmp_path, train
     parsed = Scripts(text)
     assert [attributes.get("id") for tag, attributes in parsed.tags if tag == "script"] == ["data", None, None]
     assert HOSTILE not in text and "owned'</script>" not in text and "&lt;script&gt;" in text  # the title
-    assert page.unpacked(text) == data and str(data).count(HOSTILE) > 5
+    assert unpacked(text) == data and str(data).count(HOSTILE) > 5
     assert not [tag for tag, attributes in parsed.tags if tag == "link" or {"src", "href"} & set(attributes)]
     (policy,) = [a["content"] for tag, a in parsed.tags if a.get("http-equiv") == "Content-Security-Policy"]
     digests = [base64.b64encode(hashlib.sha256(t.encode()).digest()).decode() for t in parsed.texts[1:]]

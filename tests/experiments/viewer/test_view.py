@@ -7,7 +7,7 @@ import pytest
 from experiments import view
 from experiments.viewer import page
 from fedwin.errors import UserError
-from tests.experiments.viewer.runs_to_view import stored
+from tests.experiments.viewer.runs_to_view import stored, unpacked
 from tests.misuse.calls import called
 
 
@@ -32,7 +32,7 @@ def test_it_writes_one_file(folder):
     ended = called("view", str(path), "--out=shown", "--title=Two & three")
     assert ended.status == 0 and "shown.html (1 run" in ended.out
     text = (folder.parent / "shown.html").read_text()
-    assert "<title>Two &amp; three</title>" in text and page.unpacked(text)["runs"][0]["name"] == "a.tar.xz"
+    assert "<title>Two &amp; three</title>" in text and unpacked(text)["runs"][0]["name"] == "a.tar.xz"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_damaged_run_is_left_out_and_named(folder, capsys):
     (bad / "config.json").write_text(json.dumps({"format": 3}))
     paths = [str(folder / "good.tar.xz"), str(bad)]
     view.write(paths, "title", folder / "view.html", "")
-    data = page.unpacked((folder / "view.html").read_text())
+    data = unpacked((folder / "view.html").read_text())
     assert [run["name"] for run in data["runs"]] == ["good.tar.xz"]
     assert len(data["left_out"]) == 1 and str(bad) in data["left_out"][0] and str(bad) in capsys.readouterr().err
     with pytest.raises(UserError, match="config.json"):
@@ -69,10 +69,10 @@ def test_watching_writes_again_when_a_run_has_changed(folder, capsys):
     paths = [str(path), str(stored(folder / "b.tar.xz", rounds=3))]
     shown = view.stamps(paths)
     view.write(paths, "title", out, "", reload=2)
-    assert page.unpacked(out.read_text())["reload"] == 2
+    assert unpacked(out.read_text())["reload"] == 2
     stored(path, rounds=5)
     view.watch(paths, shown, lambda: view.write(paths, "title", out, ""), every=0, times=3)
-    data = page.unpacked(out.read_text())
+    data = unpacked(out.read_text())
     assert [run["settings"]["round"] for run in data["runs"]] == [5, 3] and data["reload"] == 0
     assert capsys.readouterr().out.count("page ") == 2  # once for the change
     path.unlink()
