@@ -271,11 +271,9 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.2g} s"
-    return (
-        f"{whole // 60}:{whole % 60:02} min"
-        if whole < 3600
-        else f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
-    )
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
 
 
 if __name__ == "__main__":

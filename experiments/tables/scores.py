@@ -122,8 +122,17 @@ def summary_table(summaries: Summaries) -> str:
             # All read-outs of a run come from the same rounds.
             speed = "" if position else number(rounds_per_second(summary), 1)
             rows.append(("" if position else run, name, *cells, speed))
-    notes = [mean_note(summaries), *divergence_notes(summaries), *stop_notes(summaries)]
-    return "\n".join([plain_table(rows), *notes])
+    seeds = dict.fromkeys(", ".join(map(str, summary["seeds"])) for summary in summaries.values())
+    over = f"seed{'s' if several else ''} {' or '.join(seeds)}"
+    over += "; +- is the standard deviation over seeds" if several else ""
+    diverged = [
+        f"{run} seed {seed} diverged in round {entry['diverged_at']} and counts in no mean"
+        for run, summary in summaries.items()
+        for seed, entry in summary["seeds"].items()
+        if entry["diverged_at"] is not None
+    ]
+    note = f"mean over {averaged_rounds(summaries)}; {over}; final: the last evaluation"
+    return "\n".join([plain_table(rows), note, *diverged, *stop_notes(summaries)])
 
 
 def _cell(stats: dict[str, Any], percent: bool) -> str:
@@ -134,27 +143,6 @@ def _cell(stats: dict[str, Any], percent: bool) -> str:
     text = text if stats["std"] is None else f"{text} +- {stats['std'] * factor:.{digits}f}"
     seeds, of_seeds = stats["seeds"], stats["of_seeds"]
     return text if seeds == of_seeds else f"{text} ({seeds} of {of_seeds} seeds)"
-
-
-def mean_note(summaries: Summaries) -> str:
-    """Returns the line below the table: rounds and seeds of the means, and the meaning of `+-` and `final`."""
-    seeds = dict.fromkeys(", ".join(map(str, summary["seeds"])) for summary in summaries.values())
-    several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
-    deviation = "; +- is the standard deviation over seeds" if several else ""
-    return (
-        f"mean over {averaged_rounds(summaries)}; seed{'s' if several else ''} {' or '.join(seeds)}{deviation}; final: "
-        f"the last evaluation"
-    )
-
-
-def divergence_notes(summaries: Summaries) -> list[str]:
-    """Returns a line per seed that diverged and is left out of all means."""
-    return [
-        f"{run} seed {seed} diverged in round {entry['diverged_at']} and counts in no mean"
-        for run, summary in summaries.items()
-        for seed, entry in summary["seeds"].items()
-        if entry["diverged_at"] is not None
-    ]
 
 
 def stop_notes(summaries: Summaries) -> list[str]:

@@ -56,16 +56,15 @@ def draw(
     values_of = {
         grid.label(point): tuple(grid.format_value(point[field]) for field in drawn_axes) for point in grid.points(axes)
     }  # fmt: skip
-    results = {values: _scaled(intervals[label], scale.factor) for label, values in values_of.items()}
+    scaled = lambda value: None if value is None else scale.factor * value
+    shown = {values: formats.shown(intervals[label]) for label, values in values_of.items()}
+    results = {
+        values: each._replace(mean=scaled(each.mean), half_width=scaled(each.half_width))
+        for values, each in shown.items()
+    }
     order = [values_of[label] for label in ranked]
     kind = {1: _line, 2: _heat_map}.get(len(drawn_axes), _bars)
     style.save(kind(drawn_axes, results, order, scale), path)
-
-
-def _scaled(interval: Interval, factor: float) -> Interval:
-    scale = lambda value: None if value is None else factor * value
-    interval = formats.shown(interval)
-    return interval._replace(mean=scale(interval.mean), half_width=scale(interval.half_width))
 
 
 def _title(

@@ -107,7 +107,12 @@ def _of_item(item: Item, scale: str, store: Results, numbers: list[Value], viewe
         readout = readout_name(value.cell.read)
         if any(curve["readout"] == readout for curve in viewed[name].curves):
             entries[Entry(name, readout, value.cell.row.title, _panel(item, value.cell))] = None
-    rows = [_row(item, value) for value in numbers]
+    rows = []
+    for value in numbers:
+        # Numbers of a stand-in are not compared with printed ones.
+        printed = str(value.cell.printed) if value.cell.printed and value.scale == "paper" else None
+        ours = value.mean, value.std, len(value.defined), value.cell.measure.unit
+        rows.append((value.cell.row.title, _panel(item, value.cell), printed, *ours))
     claims = [(f"{each.claim.text} {each.claim.section}".strip(), str(each)) for each in verdicts(item, numbers)]
     standin = item.standin if scale != "paper" else ""
     note = " ".join(filter(None, (f"{item.title}.", tables.legend(item, numbers), standin)))
@@ -119,13 +124,6 @@ def _panel(item: Item, cell: Cell) -> str:
     """Returns column and variant of a cell, as far as the table has several."""
     several = ((item.columns, cell.column.title), (item.variants, cell.variant.title))
     return ", ".join(title for axis, title in several if len(axis) > 1)
-
-
-def _row(item: Item, value: Value) -> tuple:
-    # Numbers of a stand-in are not compared with printed ones.
-    printed = str(value.cell.printed) if value.cell.printed and value.scale == "paper" else None
-    unit = value.cell.measure.unit
-    return value.cell.row.title, _panel(item, value.cell), printed, value.mean, value.std, len(value.defined), unit
 
 
 def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:

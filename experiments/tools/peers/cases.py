@@ -68,11 +68,7 @@ class Case:
         return -(-self.epochs * self.examples // self.batch)
 
     def __str__(self) -> str:
-        return (
-            f"{self.clients} clients"
-            if self.partition
-            else f"{self.clients} clients x {self.steps} steps x {self.batch}"
-        )
+        return f"{self.clients} clients" + ("" if self.partition else f" x {self.steps} steps x {self.batch}")
 
 
 def case_of(fields: dict[str, Any]) -> Case:
@@ -99,15 +95,13 @@ def scaled(case: Case, text: str) -> Case:
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")
-    return dataclasses.replace(
-        case,
-        total=max(case.total, clients),
-        clients=clients,
-        examples=steps * batch,
-        batch=batch,
-        epochs=1,
-        partition="",
-    )
+    changes: dict[str, Any] = {
+        "total": max(case.total, clients),
+        "examples": steps * batch,
+        "epochs": 1,
+        "partition": "",
+    }
+    return dataclasses.replace(case, clients=clients, batch=batch, **changes)
 
 
 def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
