@@ -254,7 +254,7 @@ def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.
 
 def _characters(title: str, splits, where, x: str, client: str | None, length: int) -> Dataset:
     """Returns rows of characters and next characters, per client if there is a column of client ids."""
-    sides = []
+    sides: list[tuple] = []
     for key, split in splits.items():
         texts = [str(text).encode() for text in _column(split, x)]
         part = _clients(split, client, where[key])
