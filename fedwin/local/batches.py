@@ -157,19 +157,6 @@ class Batches:
         """
         return most * self.batch_size + n_max
 
-    def plan(self, c: core.Client, epochs, most: float):
-        """Plans the order in which examples are visited.
-
-        Args:
-          epochs: passes over its examples, a number or int32 [].
-          most: upper bound on `epochs`.
-
-        Returns:
-          (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding.
-        """
-        steps = self.steps(self.size(c), epochs)
-        return self.order(c, steps, self.places(c.index.shape[0], most)), steps
-
     def order(self, c: core.Client, steps, length: int):
         """Returns the order in which a number of steps visits the client's examples, pass after pass.
 

@@ -143,7 +143,7 @@ class Solver:
         """Plans a client's local training.
 
         Returns:
-          (positions, steps) as `Batches.plan`.
+          (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding.
         """
         steps = self._steps(c.size if self.equal_size is None else self.equal_size, c.round)
         if c.work is not None:

@@ -141,10 +141,6 @@ class PreparedRun:
     local_work: local.LocalWork | None
     clock: Clock | None
 
-    def with_stops(self) -> "PreparedRun":
-        """Returns the prepared run with dispatches that end at every evaluation, where a callback may stop a seed."""
-        return dataclasses.replace(self, schedule=dataclasses.replace(self.schedule, ends_at_evaluations=True))
-
     @property
     def attackers(self) -> dict[str, list[int]]:
         """Seed -> the clients that attack; {} without an attack."""

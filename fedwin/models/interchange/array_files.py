@@ -16,7 +16,6 @@ from fedwin.files import read_bytes, replace_bytes
 from fedwin.models.interchange import torch_files
 
 WRITTEN = (".npz", ".safetensors")
-READ = (*WRITTEN, ".pt", ".pth")
 # Key of the metadata in a file: an entry of .npz files, and the field of the header of .safetensors files that lists
 # texts; that field contains one text, `fedwin`.
 METADATA = "__metadata__"
