@@ -17,6 +17,7 @@ from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.scaffold import controlled
 from fedwin.errors import UserError
 from fedwin.local.optimizers import with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegativeInt, Positive
@@ -117,14 +118,4 @@ def fedmuon_bc(
         }
         return y.update(message, state=new_control)
 
-    def server(params, control, total, round):
-        return common.add_mean_step(params, total, server_lr), tree.add(control, total["drift"])
-
-    return core.algorithm(
-        client,
-        server,
-        broadcast=lambda params, control: (params, control),
-        init=tree.zeros_like,
-        client_init=lambda params, id: tree.zeros_like(params),
-        weighting=weighting,
-    )
+    return controlled(client, server_lr, weighting)

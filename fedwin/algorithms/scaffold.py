@@ -6,6 +6,7 @@ table, which `fedwin.residence` stores on the device, on the host or in a file. 
 part, however many: it needs no |S|, and Client.importance, which corrects means, does not enter it.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 from fedwin import core, local, tree
@@ -13,6 +14,26 @@ from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive
+
+
+def controlled(client: Callable, server_lr: float, weighting: Weighting) -> core.Algorithm:
+    """Returns the algorithm of clients with control variates: x <- x + server_lr delta, c <- c + the sum of 'drift'.
+
+    Args:
+      client: as of core.algorithm; it receives (x, c), its row is c_i, and its message has 'delta' and 'drift'.
+    """
+
+    def server(params, control, total, round):
+        return common.add_mean_step(params, total, server_lr), tree.add(control, total["drift"])
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, control: (params, control),
+        init=tree.zeros_like,
+        client_init=lambda params, id: tree.zeros_like(params),
+        weighting=weighting,
+    )
 
 
 @ALGORITHMS.register(
@@ -65,14 +86,4 @@ def scaffold(
         }
         return y.update(message, state=new_control)
 
-    def server(params, control, total, round):
-        return common.add_mean_step(params, total, server_lr), tree.add(control, total["drift"])
-
-    return core.algorithm(
-        client,
-        server,
-        broadcast=lambda params, control: (params, control),
-        init=tree.zeros_like,
-        client_init=lambda params, id: tree.zeros_like(params),
-        weighting=weighting,
-    )
+    return controlled(client, server_lr, weighting)

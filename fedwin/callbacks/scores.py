@@ -156,8 +156,7 @@ def summary_table(summaries: Summaries) -> str:
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     deviation = " +- std" if several else ""
     metric = main_metric_of(summaries)
-    percent = is_share(metric)
-    unit, error, title = (" (%)", "loss", "test loss") if percent else ("", "rmse", "RMSE")
+    unit, error, title = (" (%)", "loss", "test loss") if is_share(metric) else ("", "rmse", "RMSE")
     head = ["run", "read-out", f"{title_of(metric)}{unit}{deviation}", f"final{unit}", f"{title}{deviation}"]
     attacked = any(ATTACKED in metrics for summary in summaries.values() for metrics in summary["over_seeds"].values())
     head += [f"attack success (%){deviation}"] if attacked else []
@@ -165,14 +164,14 @@ def summary_table(summaries: Summaries) -> str:
     for run, summary in summaries.items():
         for position, (name, metrics) in enumerate(summary["over_seeds"].items()):
             cells = [
-                _cell(metrics.get(metric), percent),
-                _number(final(summary, name, metric), percent),
-                _cell(metrics.get(error), False),
-                *([_cell(metrics.get(ATTACKED), True)] if attacked else []),
+                _cell(metrics, metric),
+                _number(final(summary, name, metric), metric),
+                _cell(metrics, error),
+                *([_cell(metrics, ATTACKED)] if attacked else []),
             ]
             if several:
                 means = ((seed["last"] or {}).get(name, {}).get(metric) for seed in summary["seeds"].values())
-                cells.append(" ".join(_number(mean, percent) for mean in means))
+                cells.append(" ".join(_number(mean, metric) for mean in means))
             # All read-outs of a run come from the same rounds.
             speed = "" if position else number(rounds_per_second(summary), 1)
             rows.append(("" if position else run, name, *cells, speed))
@@ -195,7 +194,7 @@ def _tail_table(summaries: Summaries) -> list[str]:
     """Returns the lines of the accuracies by the size of classes of a long tail; [] without such figures."""
     parts = ("head", "middle", "tail")
     rows = [
-        (run, name, *(_cell(metrics.get(f"accuracy_{part}"), True) for part in parts))
+        (run, name, *(_cell(metrics, f"accuracy_{part}") for part in parts))
         for run, summary in summaries.items()
         for name, metrics in summary["over_seeds"].items()
         if "accuracy_head" in metrics
@@ -214,7 +213,7 @@ def _client_table(summaries: Summaries) -> list[str]:
     head = ("run", "read-out", "model", mean, f"worst 10 %{unit}", f"spread{unit}")
     rows = [
         (run, name, KINDS.get(kind := metric.removesuffix(f"_{shown}_mean"), f"after {kind}"))
-        + tuple(_cell(metrics[f"{kind}_{shown}_{figure}"], percent) for figure in ("mean", "worst10", "std"))
+        + tuple(_cell(metrics, f"{kind}_{shown}_{figure}") for figure in ("mean", "worst10", "std"))
         for run, summary in summaries.items()
         for name, metrics in summary["over_seeds"].items()
         for metric in metrics
@@ -224,13 +223,14 @@ def _client_table(summaries: Summaries) -> list[str]:
     return ["", plain_table([head, *rows]), note] if rows else []
 
 
-def _number(value: float | None, percent: bool) -> str:
-    return number(value if value is None or not percent else 100 * value, 2 if percent else 4)
+def _number(value: float | None, metric: str) -> str:
+    factor, digits = scale_of(metric)
+    return number(None if value is None else factor * value, digits)
 
 
-def _cell(stats: dict[str, Any] | None, percent: bool) -> str:
-    factor, digits = (100, 2) if percent else (1, 4)
-    if stats is None:  # a run on labels of another kind
+def _cell(metrics: dict[str, Any], metric: str) -> str:
+    factor, digits = scale_of(metric)
+    if (stats := metrics.get(metric)) is None:  # a run on labels of another kind
         return NOTHING
     if stats["mean"] is None:
         return "diverged"
