@@ -5,7 +5,7 @@ global sharpness-aware minimization. It is constant over a round: a local step t
 participation a client has no a_i and perturbs nothing.
 
 The authors' code (https://github.com/MediaBrain-SJTU/FedLESAM) has the server's last step in place of x - a_i, which
-is the same for all clients.
+is the same for all clients, and moves all entries of the j-th parameter array by the j-th number of that step.
 """
 
 from typing import NamedTuple

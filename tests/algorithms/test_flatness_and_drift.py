@@ -125,7 +125,7 @@ def fedlc(theta, images, y, x, i, v, tau=1.3):
     return -np.mean(log_softmax(scores, counts > 0)[range(len(y)), y])
 
 
-def feddecorr(theta, images, y, *client, form="paper", beta=0.9):
+def feddecorr(theta, images, y, *client, form="code", beta=0.9):
     h, count = network(theta, images)[0], len(y)
     variance = np.sum((h - h.mean(0)) ** 2, 0) / (count if form == "paper" else max(count - 1, 1))
     z = (h - h.mean(0)) / np.sqrt(variance + 1e-8)
@@ -143,7 +143,7 @@ METHODS = [
     ("fedntd:beta=0.8,temperature=1.5", "cross_entropy", lambda x: averaged(x, fedntd)),
     ("fedavg", "fedlc:tau=1.3", lambda x: averaged(x, fedlc)),
     ("fedavg", "feddecorr:beta=0.9", lambda x: averaged(x, feddecorr)),
-    ("fedavg", "feddecorr:beta=0.9,form=code", lambda x: averaged(x, functools.partial(feddecorr, form="code"))),
+    ("fedavg", "feddecorr:beta=0.9,form=paper", lambda x: averaged(x, functools.partial(feddecorr, form="paper"))),
 ]
 
 
