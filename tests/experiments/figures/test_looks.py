@@ -30,7 +30,6 @@ def test_lines_of_one_method_have_colors_of_their_own():
 
 
 @pytest.mark.parametrize("form, embedded", [("pdf", b"/FontFile2"), ("svg", b"<path")])
-@pytest.mark.filterwarnings("error")
 def test_pictures_have_embedded_fonts_names_that_are_no_formulas_and_no_date(form, embedded, tmp_path):
     for name in ("one", "two"):
         with style.panels(tmp_path / f"{name}.{form}", "\u202ea\x1b[31m") as (figure, axes):
