@@ -30,9 +30,15 @@ def test_a_release_is_refused_for_placeholders_and_another_date(tmp_path):
     assert [line.partition(":")[0] for line in check.unreleased(tmp_path)] == ["CHANGELOG.md"]
 
 
-def test_the_paper_cites_known_papers_and_measured_numbers():
+def test_the_paper_cites_known_papers_and_has_the_numbers_of_readme_and_notes():
     text = (check.ROOT / "experiments" / "paper" / "paper.md").read_text()
     notes = (check.ROOT / "BUILD_NOTES.md").read_text().splitlines()
+    readme = (check.ROOT / "README.md").read_text()
+    verdicts = re.findall(r"^\| \[.+?\) \| (\d+) \| (\d+) \| (\d+) \|", readme, re.M)
+    totals = re.search(r"(\d+) hold, (\d+) are contradicted and (\d+) are open", text).groups()
+    assert totals == tuple(str(sum(map(int, column))) for column in zip(*verdicts, strict=True))
+    lines = len((check.ROOT / "experiments" / "reading.py").read_text().splitlines())
+    assert f"a program of {lines} lines" in text
     assert set(re.findall(r"@(\w+)", text)) <= set(papers.shipped())
     rows = re.findall(r"^\| ([\w-]+: .+?) \| (.+) \|$", text, re.M)
     assert len(rows) == 6
