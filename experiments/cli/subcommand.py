@@ -17,7 +17,7 @@ from fedwin.errors import StorageError, UserError, escape
 from fedwin.files import RECOVERABLE_ERRNOS
 from fedwin.runs import signals
 
-from . import flag_errors, helptext, jit_cache, processes, terminal
+from . import early, flag_errors, helptext, jit_cache, processes, terminal
 
 # What `define_flags` of a subcommand returns: title -> names of its flags, for --help.
 Groups = Mapping[str, Sequence[str]]
@@ -100,6 +100,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
     """Returns `main` with the user's code loaded first, and with errors reported as one line on stderr."""
 
     def run(argv):
+        early.imported()
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # orbax logs every file that it touches
         warnings.showwarning = one_line(warnings.showwarning)
