@@ -1,7 +1,8 @@
 """Shows how a partition splits a data set: a report on the terminal and a picture of classes by clients.
 
 fedwin partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
-fedwin partition --dataset=digits --partition=yurochkin:alpha=0.3 --num_clients=20 --plot=skew --per_client
+fedwin partition --dataset=digits --partition=yurochkin:alpha=0.3 --num_clients=20 --plot=skew --imbalance=20
+fedwin partition --dataset=digits --num_clients=20 --plot=examples --client_shift=rotation:degrees=45,levels=rising
 """
 
 import pathlib
@@ -11,14 +12,17 @@ from absl import flags
 
 from fedwin import analysis, data
 from fedwin.callbacks.scores import plain_table
+from fedwin.data.changes import Changes, changes_of
+from fedwin.data.federation import federate
+from fedwin.data.shifts import as_numbers
 from fedwin.errors import UserError, escape
 from fedwin.runs.config import MOST
 
 from .cli import picture_format, subcommand, unused
 from .figures import style
 
-# Of the histograms of clients.
-BINS = 20
+# Bins of the histograms of clients; clients in a picture of examples, and examples of each.
+BINS, ACROSS, DOWN = 20, 10, 4
 # Distance of label distributions -> its name and largest value; None: it depends on the number of bins.
 DISTANCES: dict[str, tuple[str, float | None]] = {
     "hellinger": ("Hellinger", 1),
@@ -57,7 +61,9 @@ def describe(part: data.Partition, task: str = "classification") -> str:
         classes = (histogram > 0).sum(1)
         top = histogram.max(1) / np.maximum(histogram.sum(1), 1)
         kind, many = ("bin", "bins") if task == "regression" else ("class", "classes")
+        total = histogram.sum(0)
         lines += [
+            f"{f'examples per {kind}':18} min {total.min():,}, max {total.max():,}",
             f"{f'{many} per client':18} min {classes.min()}, mean {classes.mean():.2f}, max {classes.max()}",
             f"share of top {kind:5} mean {top.mean():.2f}",
         ]
@@ -94,13 +100,15 @@ def define_flags() -> dict[str, list[str]]:
         "num_clients", None, "Clients; by default 100, unless the data set has natural clients.", lower_bound=1
     )
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
-    text = "Kind of picture: bubbles of counts, or skew, shares of classes with sizes and label distances."
-    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "skew", "none"], text)
+    flags.DEFINE_float("imbalance", 1.0, "Long tail before the partition: largest class to smallest.", lower_bound=1)
+    flags.DEFINE_string("client_shift", "", "examples: shift of each client's inputs, as of fedwin train.")
+    text = "Picture: bubbles of counts; skew, shares of classes with sizes and label distances; or clients' examples."
+    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "skew", "examples", "none"], text)
     flags.DEFINE_boolean("per_client", False, "Also print a line per client: its size, classes and label distances.")
     flags.DEFINE_integer("shown", 40, "Number of clients in the picture.", lower_bound=1)
     flags.DEFINE_string("out", None, "File of the picture, by default partition.png.")
-    of_picture = ["plot", "shown", "out", *picture_format.define()]
-    return {"flags": ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "per_client", *of_picture]}
+    of_data = ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "imbalance", "per_client"]
+    return {"flags": [*of_data, "plot", "client_shift", "shown", "out", *picture_format.define()]}
 
 
 def main(argv: list[str]) -> None:
@@ -108,38 +116,67 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if options.plot == "none":
         unused.refuse(["shown", "out", "format"], "with --plot=none")
+    if options.plot != "examples":
+        unused.refuse(["client_shift"], f"with --plot={options.plot}", "set --plot=examples")
     name = "partition" if options.out is None else options.out
     out = picture_format.path_of(name, "partition.png", options.format) if options.plot != "none" else ""
     dataset = data.load(options.dataset, options.data_dir)
-    part = data.make_partition(dataset, options.partition, options.num_clients, options.partition_seed)
-    if options.partition:
-        part = part._replace(report={**part.report, "partition": options.partition})
+    seed, factor = options.partition_seed, options.imbalance
+    part = data.make_partition(dataset, options.partition, options.num_clients, seed, imbalance=factor)
+    named = (
+        options.partition or part.report["partition"],
+        f"imbalance={factor:g}" * (factor > 1),
+        options.client_shift,
+    )
+    part = part._replace(report={**part.report, "partition": ", ".join(filter(None, named))})
     print(describe(part, dataset.task))
     if options.per_client:
         print(f"\n{client_table(part, dataset.task)}")
     if options.plot != "none":
-        draw_picture(part, dataset, options.shown, out, options.plot)
+        draw_picture(part, dataset, options.shown, out, options.plot, options.client_shift, seed)
         print(escape(f"picture            {out}"))
 
 
-def draw_picture(part: data.Partition, dataset: data.Dataset, shown: int, path: str, kind: str = "bubbles") -> None:
-    """Draws the classes of the first clients: bubbles of counts, or shares beside all sizes and label distances.
+def draw_picture(
+    part: data.Partition, dataset: data.Dataset, shown: int, path: str, kind: str = "bubbles", shift="", seed: int = 0
+) -> None:
+    """Draws the classes of the first clients, or examples of some with the --client_shift of a partition's seed.
 
     Raises:
-      UserError: the data set has no classes.
+      UserError: the data set has no classes, or no images.
     """
     histogram = part.report["histogram"]
-    if histogram is None:
+    if kind == "examples":
+        shown = min(shown, part.num_clients, ACROSS)
+        figure, axes = _examples(part, dataset, shown, changes_of(shift, "", dataset, 1), seed)
+    elif histogram is None:
         raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
-    figure, axes = (_skew if kind == "skew" else _bubbles)(part, dataset, histogram[:shown])
+    else:
+        figure, axes = (_skew if kind == "skew" else _bubbles)(part, dataset, histogram[:shown])
     of = f" ({shown} of {part.num_clients})" if shown < part.num_clients else ""
-    label = "quantile bin" if dataset.task == "regression" else "class"
+    label = "example" if kind == "examples" else "quantile bin" if dataset.task == "regression" else "class"
     axes.set(xlabel=f"client{of}", ylabel=label, title=f"{dataset.name}, {part.report['partition']}")
     axes.spines[["top", "right"]].set_visible(False)
     try:
         style.save(figure, pathlib.Path(path))
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: the picture cannot be written ({error}); choose another --out.") from error
+
+
+def _examples(part: data.Partition, dataset: data.Dataset, count: int, changes: Changes, seed: int):
+    if len(dataset.train["x"].shape) != 4:
+        raise UserError(f"'{dataset.name}' has no images [H, W, C] to draw; choose another --plot.")
+    chosen, columns = np.linspace(0, part.num_clients - 1, count).astype(int), []
+    federation = changes.of_federation(seed, None, federate(dataset, part))
+    for own in changes.of_clients(federation, part, chosen, 0, most=DOWN):
+        framed = np.pad(as_numbers(own["x"]), ((0, DOWN - len(own["x"])), (1, 1), (1, 1), (0, 0)), constant_values=1)
+        columns.append(framed.reshape(-1, *framed.shape[2:]))
+    figure, axes = style.subplots(figsize=(1.1 * count, 1.1 * DOWN + 0.8))
+    pixels = np.clip(np.concatenate(columns, 1), 0, 1)
+    axes.imshow(pixels[..., :3] if pixels.shape[-1] > 2 else pixels[..., 0], cmap="gray", vmin=0, vmax=1)
+    axes.set_xticks((np.arange(count) + 0.5) * pixels.shape[1] / count, list(map(str, chosen)))
+    axes.set_yticks([])
+    return figure, axes
 
 
 def _bubbles(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):

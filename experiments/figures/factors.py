@@ -102,7 +102,7 @@ def at_checkpoint(
     split = analysis.factors(shares.reshape(replicas, len(ids), *target.shape), target, owner, weights)
     wrong = (np.argmax(outputs[: len(ids)], -1) != labels).astype(float)
     own, others = analysis.by_ownership(wrong, owner)
-    test = probing.examples(trained, "test", count)
+    test = probing.examples(trained, "test", count, later=1)
     tested = probing.logits(trained, [*models[0], center], test["x"])
     distances = analysis.locality(models[0], center)
     return {
@@ -131,11 +131,9 @@ def _other_batches(trained: TrainedModel, replica: int) -> TrainedModel:
 
 def _of_clients(trained: TrainedModel, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns up to count / len(ids) training examples of each client, and the position in `ids` of their owner."""
-    partition = trained.prepared.federations[trained.seed].partition
     most = max(count // len(ids), 1)
-    rows = [partition.client(client)[:most] for client in ids]
-    owner = np.repeat(np.arange(len(ids)), [len(own) for own in rows])
-    return probing.gathered(trained, np.concatenate(rows)), owner
+    sizes = np.minimum(trained.prepared.federations[trained.seed].sizes[ids], most)
+    return probing.of_clients(trained, ids, most=most), np.repeat(np.arange(len(ids)), sizes)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     empty = [client for client, own in zip(clients, rows) if not len(own)]
     if empty:
         raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
-    examples = probing.gathered(trained, np.concatenate(rows))
+    examples = probing.of_clients(trained, clients, held_out=held_out is not None)
     # The received model; some methods evaluate another one.
     received = Variables(trained.run.params, trained.run.stats)
     models = [received, *client_models(trained, clients)]

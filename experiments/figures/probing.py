@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import jax_config
-from fedwin.data.example_source import ExampleSource
 from fedwin.engine import evaluate
+from fedwin.engine.client_evaluation import EVALUATED
 from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel
 
@@ -33,28 +33,34 @@ def in_precision(
     return computed
 
 
-def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
-    """Returns examples of a run's data set.
+def examples(trained: TrainedModel, split: str = "test", count: int = 0, later: int = 0) -> dict[str, np.ndarray]:
+    """Returns examples of a run's data set as they were in its last round, or `later` rounds later.
 
     Args:
       split: 'test', or 'train' for the examples of all clients.
       count: number of examples, drawn once; 0: all, or as many test examples as in the run's evaluations.
+      later: number of rounds.
     """
-    dataset = trained.prepared.dataset
+    prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     if split == "test":
-        return evaluate.held_out(dataset, count or trained.prepared.config.eval_examples)
-    rows = np.sort(trained.prepared.federations[trained.seed].partition.order)
-    if 0 < count < len(rows):
-        rows = np.sort(np.random.Generator(np.random.PCG64(0)).choice(rows, count, replace=False))
-    return gathered(trained, rows)
+        stored = evaluate.held_out(prepared.dataset, count or prepared.config.eval_examples)
+        batch = {name: np.asarray(values)[None] for name, values in stored.items()}
+        changed = prepared.changes.of_test(batch, trained.round + later, trained.run.key)
+        return {name: np.asarray(values[0]) for name, values in changed.items()}
+    order = federation.partition.order
+    chosen = np.argsort(order, kind="stable")
+    if 0 < count < len(order):
+        chosen = chosen[np.sort(np.random.Generator(np.random.PCG64(0)).choice(len(order), count, replace=False))]
+    found = of_clients(trained, range(federation.num_clients), later - 1, among=chosen)
+    return {name: values[np.argsort(np.argsort(chosen))] for name, values in found.items()}
 
 
-def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the training examples with the given row numbers [n], in that order."""
-    dataset = trained.prepared.dataset
-    names = ("x", "y", "domain") if dataset.domain_names else ("x", "y")
-    with ExampleSource({name: dataset.train[name] for name in names if name in dataset.train}) as source:
-        return source.gather(np.asarray(rows))
+def of_clients(trained: TrainedModel, ids, later: int = 0, held_out=False, **which) -> dict[str, np.ndarray]:
+    """Returns examples of clients, one client after the other, as they see them in the round after the checkpoint."""
+    changes, federation = trained.prepared.changes, trained.prepared.federations[trained.seed]
+    part, first = (federation.validation, EVALUATED) if held_out else (federation.partition, 0)
+    found = list(changes.of_clients(federation, part, ids, trained.round + later, first=first, **which))
+    return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
 
 
 def probe(trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0) -> tuple[Callable, dict[str, Any]]:

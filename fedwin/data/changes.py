@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.example_source import ExampleSource
 from fedwin.data.federation import Federation
 from fedwin.data.shifts import DRIFTS, SHIFTS, Drift, Shift, as_numbers
 from fedwin.data.views import with_views
@@ -62,7 +63,7 @@ class Changes(NamedTuple):
         if not self.text:
             return c
         info = {name: value for name, value in c.info.items() if name not in (LEVEL, KEY, RUN)}
-        by = self._by(round, c.info.get(RUN)) | {name: c.info.get(name) for name in (LEVEL, KEY)} | {"first": first}
+        by = self._by(round, c.info, first)
         if by["classes"] is not None:
             moved = lambda counts: jnp.zeros_like(counts).at[by["classes"]].add(counts)
             info |= {name: moved(info[name]) for name in COUNTS if name in info}
@@ -84,13 +85,40 @@ class Changes(NamedTuple):
             return batches
         if isinstance(batches, tuple):
             return tuple(self.of_test(each, completed, run_key) for each in batches)
-        by = self._by(completed - 1, jax.random.key_data(run_key))
+        by = self._by(completed - 1, {RUN: jax.random.key_data(run_key)})
         x = jax.vmap(lambda x: self._drifted(x, by))(batches["x"])
         return batches | {"x": x, "y": _label(batches["y"], None, by)}
 
-    def _by(self, round, of_run) -> dict[str, Any]:
+    def of_clients(
+        self, federation: Federation, part: Partition, clients, round: int, *, most=None, among=None, first=0
+    ):
+        """Yields the examples of clients, {'x': [N, ...], 'y': [N]}, as they have them in a round.
+
+        Args:
+          federation: as `of_federation` returns it.
+          part: what the clients hold: its partition, or another one.
+          clients: their numbers.
+          round: 0-based.
+          most: number of each client's first examples; None: all.
+          among: places in part.order of the only examples, int [n]; None: all.
+          first: as for `of_client`.
+        """
+        wanted = np.ones(len(part.order), bool) if among is None else np.isin(np.arange(len(part.order)), among)
+        stored = federation.dataset.train
+        with ExampleSource({name: stored[name] for name in ("x", "y", "domain") if name in stored}) as source:
+            for client in clients:
+                places = np.flatnonzero(wanted[part.offset[client] : part.offset[client + 1]])[:most]
+                own = source.gather(part.client(client)[places])
+                if self.text:
+                    by = self._by(round, {name: values[client] for name, values in federation.info.items()}, first)
+                    x = self._inputs(jnp.asarray(own["x"]), jnp.asarray(places), by)
+                    own |= {"x": np.asarray(x), "y": np.asarray(_label(own["y"], places, by))}
+                yield own
+
+    def _by(self, round, info: Mapping[str, Any], first: int = 0) -> dict[str, Any]:
         moved = self.drift.classes if self.drift is not None else None
-        return {"round": round, RUN: of_run, "classes": None if moved is None else moved(round, of_run)}
+        by = {name: info.get(name) for name in (LEVEL, KEY, RUN)} | {"round": round, "first": first}
+        return by | {"classes": None if moved is None else moved(round, by[RUN])}
 
     def _drifted(self, x, by: Mapping[str, Any]):
         if self.drift is None or self.drift.inputs is None:

@@ -1,6 +1,7 @@
 """Long tails: a data set whose classes differ in size by a factor, before it is split over clients (--imbalance)."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 
@@ -43,6 +44,9 @@ def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed:
         # Partitioners read labels, not inputs.
         train = {name: np.asarray(values)[rows] for name, values in dataset.train.items() if name != "x"}
         split = PARTITIONS.build(choice, dataclasses.replace(dataset, train=train, natural=None), num_clients, seed)
+        if len(lost := np.setdiff1d(train["y"], train["y"][split.order])):
+            text = f"imbalance={factor:g}: the partition leaves all examples of class {lost[0]} out"
+            warnings.warn(f"{text}; other clients or another --partition_seed may have some.", stacklevel=3)
         return split._replace(order=rows[split.order].astype(np.int32))
     split = PARTITIONS.build(choice, dataset, num_clients, seed)
     remains = np.isin(split.order, rows)

@@ -37,8 +37,21 @@ def test_the_picture_is_drawn_and_the_report_complete(tmp_path):
     part = data.make_partition(numbers, "yurochkin:alpha=1,min_size=1,bins=4", 6, 0)
     assert "bins per client" in (text := partition_binary.describe(part, numbers.task)) and "Wasserstein" in text
     assert len(partition_binary.client_table(part, numbers.task).splitlines()) == 2 + 6
+    refused("no images", partition_binary.draw_picture, part, numbers, 3, str(tmp_path / "p.png"), "examples")
     partition_binary.draw_picture(part, numbers, 3, str(tmp_path / "skew.png"), "skew")
     assert len(np.unique(np.asarray(Image.open(tmp_path / "skew.png").convert("RGB")).reshape(-1, 3), axis=0)) > 20
+
+
+def test_a_tail_and_shifted_examples_are_drawn(tmp_path):
+    pictures = []
+    for shift in ([], ["--client_shift=noise:std=1"]):
+        options = ["--num_clients=6", "--imbalance=20", "--plot=examples", f"--out={tmp_path / 'p.png'}", *shift]
+        ended = called("partition", *options)
+        assert ended.status == 0 and "examples per class min 7, max 140" in ended.out
+        pictures.append(np.asarray(Image.open(tmp_path / "p.png").convert("L"), float))
+    assert np.abs(pictures[1] - pictures[0]).mean() > 20
+    ended = called("partition", "--client_shift=blur", f"--out={tmp_path / 'p.png'}")
+    assert ended.status == 2 and "set --plot=examples" in ended.lines[0]
 
 
 def test_a_sequence_and_a_missing_folder_are_refused(tmp_path):

@@ -138,6 +138,11 @@ def test_a_long_tail_is_drawn_before_any_partition(partition):
     assert set(split.order) <= set(long_tail(dataset, 100, 1)) < set(long_tail(dataset, 10, 1))
 
 
+def test_a_class_that_the_partition_of_a_tail_leaves_out_is_said():
+    with pytest.warns(UserWarning, match="imbalance=400: the partition leaves all examples of class 8 out"):
+        long_tailed("dirichlet:alpha=0.1", 20, 400.0)
+
+
 def test_a_tail_without_examples_is_refused():
     with pytest.raises(UserError, match="imbalance=5000 leaves no example of class 7"):
         long_tailed("iid", 5, 5000.0)

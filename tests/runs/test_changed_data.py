@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedwin
+from experiments.figures import probing
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
@@ -100,6 +101,20 @@ def test_drift_and_tail_are_visible(whole):
     assert final["accuracy_head"]["mean"] == pytest.approx(np.mean(classes[:4]), abs=1e-6)
     assert final["accuracy_tail"]["mean"] == pytest.approx(np.mean(classes[7:]), abs=1e-6)
     assert "middle (%)" in repr(whole[1])
+
+
+def test_figures_are_of_the_changed_data(whole):
+    logged = {line["round"]: line["model"] for line in read_lines(whole[0] / "metrics.jsonl") if line["seed"] == 0}
+    trained = fedwin.load(whole[0], round=6)
+    right = lambda examples: np.argmax(trained.logits(examples["x"]), -1) == examples["y"]
+    assert right(probing.examples(trained)).mean() == pytest.approx(logged[6]["accuracy"])
+    own = probing.of_clients(trained, range(8), later=-1, held_out=True)
+    assert right(own).mean() == pytest.approx(logged[6]["client_accuracy_weighted"])
+    # The same examples in the order of their rows, whatever their number.
+    rows = np.sort(trained.prepared.federations[0].partition.order)
+    few, every = (probing.examples(trained, "train", count) for count in (20, 0))
+    assert len(few["y"]) == 20 and len(every["y"]) == len(rows)
+    assert all((every["x"] == image).all((1, 2, 3)).any() for image in few["x"])
 
 
 def test_changed_data_are_other_data_and_plain_runs_keep_their_identity():
