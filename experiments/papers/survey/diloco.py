@@ -1,10 +1,12 @@
 """DiLoCo on Shakespeare's plays: windows over the outer steps against a decay of the inner rate at equal budget."""
 
+import pathlib
 from typing import Any
 
 from ..ima.settings import averaging
-from ..items import Item, Variation
+from ..items import Item, Override, Variation
 from ..measures import MeanLoss
+from ..remarks import lines_of
 from ..trajectories import Fields
 
 # A character transformer of 0.06 M parameters, 4 workers with 9 or 10 plays each, H = 25 AdamW steps of 2 x 64
@@ -43,6 +45,36 @@ READOUTS = (
 DECAY = Variation("decay", "decay over the last fifth", Fields(lr_schedule="wsd"), fork=0.8)
 # Another one: the mean of the last five server models goes back to the workers, at the same rate.
 FED_BACK = averaging("ima", "IMA, P = 5, from 85 %, constant rate", start=0.85, more=",schedule=none")
+# Rows of single columns: a window of 1 % of the rounds, in which workers take 1 % of their steps (half a round where
+# H = 100); what trains from an average in place of Nesterov's momentum, GPA's memory of 0.9 being that of the momentum
+# and of the EMA; and DiLoCo whose workers go on for a fifth of a round before they mix the new model in.
+_SINGLE: dict[str, tuple[str, dict[str, Variation]]] = {
+    "percent": (
+        "WIMA, 1 % of the rounds",
+        {name: Variation(name, read=f"wima:window={w}") for name, w in (("nesterov", 2), ("nesterov_h5", 10))},
+    ),
+    "gpa": ("GPA, 0.7 and 0.9", {"mean": Variation("gpa", paper=Fields(wrap=["primal:mu_y=0.7,mu_x=0.9"]))}),
+    "schedule_free": (
+        "schedule-free, 0.9",
+        {"mean": Variation("schedule_free", paper=Fields(wrap=["schedule_free:beta=0.9"]))},
+    ),
+    "overlap": (
+        "overlap of 5 steps, mixing 0.5",
+        {"nesterov": Variation("overlap", paper=Fields(algorithm=f"{NESTEROV}:delay=5,mixing=0.5"))},
+    ),
+}
+SINGLE = tuple(Variation(name, label) for name, (label, _) in _SINGLE.items())
+# Row -> inner rate: the best of those that were tried, by the loss of the last models on rows that workers hold out.
+_TRIED = lines_of(pathlib.Path(__file__).with_suffix(".csv"))
+RATES = {one["row"]: float(one["rate"]) for one in sorted(_TRIED, key=lambda one: -float(one["loss"]))}
+OVERRIDES = (
+    *(
+        Override(cells.get(setting.name, Variation(name, absent="of single columns")), (name,), (setting.name,))
+        for name, (_, cells) in _SINGLE.items()
+        for setting in SETTINGS
+    ),
+    *(Override(Variation(f"rate_{row}", paper=Fields(client_lr=rate)), (row,)) for row, rate in RATES.items()),
+)
 COMMON: dict[str, Any] = dict(
     base=Variation("plays", paper=PLAYS, measure=MeanLoss()),
     columns=SETTINGS,
@@ -54,7 +86,8 @@ MODEL = Variation("base", "last model")
 
 TABLE4 = Item(
     name="survey/table4",
-    rows=(MODEL, *READOUTS, FED_BACK, DECAY),
+    rows=(MODEL, *READOUTS, FED_BACK, DECAY, *SINGLE),
+    overrides=OVERRIDES,
     paired=True,
     **COMMON,
 )
