@@ -1,6 +1,8 @@
 """Checks of a Config's choices (algorithm, model, loss ...) before anything is read or built."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from fedwin import tree
 from fedwin.aggregation import AGGREGATORS, ATTACKS
@@ -244,3 +246,44 @@ def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats:
         raise UserError(f"{flag}: BatchNorm's statistics are those of one model; choose a --model without BatchNorm.")
     if config.asynchronous and callable(solver.epochs):
         raise UserError(f"{flag}: a wrapper drops local epochs from round to round; choose another schedule.")
+
+
+def check_same_server(config: Config, other: Mapping[str, Any]) -> None:
+    """Raises UserError if an asynchronous run forks one, of other fields, whose clients in training are not its own."""
+
+    def decisive(fields: Mapping[str, Any]):
+        if not fields.get("asynchronous"):
+            return None
+        server = ASYNCHRONOUS.build(fields["asynchronous"], fields["clients_per_round"])
+        own = server.size, server.concurrency, server.max_staleness, server.mixing is None
+        return *own, fields["clock"], fields["dropout"]
+
+    if config.asynchronous and decisive(vars(config)) != decisive(other):
+        raise _other_arrivals(config, "--asynchronous, --clock and --dropout")
+
+
+def check_arrivals(config: Config, sampler: Sampler, seed: int, first: int, seconds: float, kept: int) -> None:
+    """Raises UserError unless a fork of an asynchronous run has its clients in training, and the models that they got.
+
+    Args:
+      first: the round of the fork.
+      seconds: simulated seconds of the other run before.
+      kept: number of old models in its checkpoint.
+    """
+    own = sum(sampler.cohort(seed, round).seconds or 0.0 for round in range(first))
+    if not math.isclose(own, seconds, rel_tol=1e-6):
+        raise _other_arrivals(config, "flags on which the seconds of clients depend")
+    drawn = ((round, sampler.cohort(seed, round).staleness) for round in range(first, config.num_rounds))
+    oldest = min(round - int(staleness.max()) for round, staleness in drawn if staleness is not None)
+    if oldest <= first - kept:
+        raise UserError(
+            f"fork_from={config.fork_from}: a client in training has the model of round {oldest}, and the checkpoint "
+            f"only the last {kept}; fork at an earlier round, or lower --num_rounds."
+        )
+
+
+def _other_arrivals(config: Config, flags: str) -> UserError:
+    return UserError(
+        f"fork_from={config.fork_from}: in an asynchronous run, clients are always in training; fork a run with the "
+        f"same {flags}, or start anew from its model with --init_from."
+    )

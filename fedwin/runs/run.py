@@ -250,7 +250,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
         plan.requirements.check_disk(free_disk(directory))
         if config.fork_from:
-            check_fork(config, prepared.start)
+            check_fork(config, prepared.start, prepared.setting.sampling)
     return CheckedRun(plan, directory, config_file, imports)
 
 

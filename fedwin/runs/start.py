@@ -35,16 +35,16 @@ from fedwin.runs.checkpoint import (
     seed_checkpoints,
     with_resized_rings,
 )
+from fedwin.runs.choices import check_arrivals, check_same_server
 from fedwin.runs.config import Config
+from fedwin.sampling import Sampler
 from fedwin.tree import PyTree
 from fedwin.wrappers import unwrapped_names
 from fedwin.wrappers.accounting import Privacy, restored
+from fedwin.wrappers.asynchronous import OLD_MODELS, resized_ring
 
 # PreparedRun.start: (seed, slots, model, window_rounds) -> state before the first round.
 Start = Callable[..., engine.RunState]
-
-# Fields on which it depends which clients of an asynchronous run are in training, and how many old models are kept.
-ARRIVALS = ("asynchronous", "clock", "dropout", "num_rounds", "seeds")
 
 _SOURCE = re.compile(r"(?P<directory>.+)@(?P<round>[0-9]{1,18})(?::part=(?P<part>\w+))?", re.ASCII | re.DOTALL)
 _FILE = re.compile(r"(?P<path>.+\.(?:npz|safetensors|pt|pth))(?::(?P<options>.+))?", re.DOTALL)
@@ -322,9 +322,14 @@ def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model
     return ADAPTATIONS.build(choice, model, base)
 
 
-def check_fork(config: Config, start: Start) -> None:
+def check_fork(config: Config, start: Start, sampler: Sampler) -> None:
     """Raises UserError if a run can't start from --fork_from; traces shapes, computes nothing."""
     for seed in config.seeds:
+        fork = _Fork(config, seed)
+        if config.asynchronous:
+            kept = next(len(leaf) for name, leaf in fork.saved.items() if name.startswith(OLD_MODELS))
+            seconds = fork.counts["simulated"]["seconds"]
+            check_arrivals(config, sampler, seed, fork.source.round, seconds, kept)
         fresh = jax.eval_shape(functools.partial(start, seed, 1, window_rounds=1))
         blank = jax.tree.map(
             lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
@@ -332,7 +337,7 @@ def check_fork(config: Config, start: Start) -> None:
         )
         own = DeviceTable(1).checkpoint_form(blank)
         shapes = named_leaves(own)
-        for name, value in _Fork(config, seed).leaves(own).items():
+        for name, value in fork.leaves(own).items():
             if _field(name) != "table" and (value.shape, value.dtype) != (shapes[name].shape, shapes[name].dtype):
                 raise _mismatch(name)
 
@@ -435,6 +440,7 @@ class _Fork:
       source: names the other run and its round.
       saved: name -> leaf of its checkpoint.
       same_observers: whether both runs have the same observers.
+      is_asynchronous: whether the run that starts is.
       has_clock: whether the other run has a simulated clock.
       counts: what the fork continues to count: bytes, clients that took part, simulated seconds.
     """
@@ -450,13 +456,11 @@ class _Fork:
         # Names and shapes do not identify a window: the same ring may serve several lengths.
         self.same_observers = other["observe"] == config.observe
         self.same_algorithm = other["algorithm"] == config.algorithm
-        if any(other.get(name, "") != getattr(config, name) for name in ARRIVALS) and (
-            config.asynchronous or other.get("asynchronous")
-        ):
-            raise UserError(
-                f"fork_from={config.fork_from}: in an asynchronous run, clients are always in training; fork a run "
-                f"with the same --{', --'.join(ARRIVALS)}."
-            )
+        self.is_asynchronous = bool(config.asynchronous)
+        check_same_server(config, other)
+        if other.get("asynchronous") and not self.is_asynchronous:  # nobody trains from an old model
+            kept = (name for name in self.saved if not name.startswith(OLD_MODELS))
+            self.saved = {re.sub(r"^state\.inner", "state", name): self.saved[name] for name in kept}
         init_from = other.get("init_from")
         if init_from and "table.ids" in self.saved and len(self.saved["table.ids"]) < self.saved["table.total"]:
             raise UserError(
@@ -476,6 +480,8 @@ class _Fork:
             elif match is None and _field(name) in ("params", "stats", "table"):
                 raise _mismatch(name)
             forked[name] = self.saved[match] if match else value
+            if self.is_asynchronous and name.startswith(OLD_MODELS):
+                forked[name] = resized_ring(forked[name], len(value), self.source.round)
             used.add(match)
         for name in self.saved:
             if _field(name) in ("params", "stats", "state", "table") and name not in used:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedwin import core, tree
@@ -22,6 +23,8 @@ from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
 from fedwin.wrappers.base import after, single_round_trip
 
+# Names of the leaves of the ring in a run's state begin with this.
+OLD_MODELS = "state.own."
 # Builders have the signature builder(*, option=...) -> (staleness int32 [] -> weight float []).
 STALENESS = Registry("staleness", rule="weight of an update")
 # Builders have the signature builder(clients_per_round, *, option=...) -> Buffer.
@@ -164,3 +167,18 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
         for p in changed.phases
     )
     return changed._replace(phases=tuple(phases))
+
+
+def resized_ring(ring: np.ndarray, length: int, round: int) -> np.ndarray:
+    """Returns the ring of a run that forks another one at a round, from a leaf of the other's ring, [L, ...].
+
+    Args:
+      length: that of the ring, [length, ...].
+    """
+    if len(ring) == length:
+        return ring
+    # The broadcast of round n has place n mod L.
+    numbers = np.arange(max(round + 1 - min(len(ring), length), 0), round + 1)
+    changed = np.zeros((length, *ring.shape[1:]), ring.dtype)
+    changed[numbers % length] = ring[numbers % len(ring)]
+    return changed

@@ -18,6 +18,7 @@ from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
+from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.run_lines import lines
@@ -145,9 +146,9 @@ SMALL = Config(
 )
 
 
-def trained(directory, **changes):
+def trained(directory, seed=0, **changes):
     fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
-    return fedwin.load(directory, seed=0).run
+    return fedwin.load(directory, seed=seed).run
 
 
 def same(a, b):
@@ -197,6 +198,36 @@ def test_a_resumed_run_has_the_same_bits(whole, tmp_path):
     again = trained(tmp_path / "again", seeds=[0, 1])
     same((again.params, again.state), (whole[1].params, whole[1].state))
     assert lines(tmp_path / "again", seed=0) == lines(whole[0], seed=0)
+
+
+def test_a_fork_goes_on_with_the_clients_in_training(whole, tmp_path):
+    """Of other seeds and rounds, with which rings have other lengths; a synchronous run leaves them."""
+    both = dict(seeds=[1], num_rounds=11)
+    longer, forked = trained(tmp_path / "longer", 1, **both), tmp_path / "forked"
+    same(longer.params, trained(forked, 1, fork_from=f"{whole[0]}@8", **both).params)
+    assert lines(forked)[-1] == lines(tmp_path / "longer")[-1]
+    synchronous = dict(asynchronous="", clients_per_round=3, fork_from=f"{forked}@11", seeds=[1], num_rounds=12)
+    assert trained(tmp_path / "synchronous", 1, **synchronous).state == ()
+    assert lines(tmp_path / "synchronous")[0]["model"] == lines(forked)[-1]["model"]
+
+
+@pytest.mark.parametrize(
+    "changes, others, message",
+    [
+        (dict(asynchronous="buffer:size=3,concurrency=9"), {}, "the same --asynchronous, --clock and --dropout"),
+        (dict(clock="exponential:mean=2.0"), {}, "the same --asynchronous, --clock and --dropout, or start anew"),
+        ({}, dict(seconds=9.0), "the same flags on which the seconds of clients depend"),
+        ({}, dict(staleness=np.array([7])), "has the model of round 1, and the checkpoint only the last"),
+    ],
+    ids=str,
+)
+def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others, message):
+    config = dataclasses.replace(SMALL, fork_from=f"{whole[0]}@8", num_rounds=9, **changes)
+    prepared = prepare(config)
+    draw = prepared.setting.sampling.cohort
+    sampler = dataclasses.replace(prepared.setting.sampling, draw=lambda *at: draw(*at)._replace(**others))
+    with pytest.raises(UserError, match=message):
+        check_fork(config, prepared.start, sampler)
 
 
 @pytest.mark.parametrize(
