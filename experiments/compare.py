@@ -25,11 +25,13 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import scores
 from fedwin.errors import UserError, escape
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
 
+from . import launching
 from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
 from .papers.survey.heterogeneity import SEARCHED
 from .papers.trajectories import Fields
-from .tables import comparison, formats
+from .tables import comparison, formats, sweeps
 
 # Columns of methods.csv that are flags.
 OWN_FLAGS = ("wrap", "loss", "partition", "client_lr")
@@ -109,29 +111,38 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
     return configs
 
 
-def compare(methods: Iterable[str], base: Config, form: str = "png") -> dict[str, dict]:
-    """Checks all methods, runs them below base.out_dir and writes comparison.csv, comparison.md and comparison.png.
+def compare(
+    methods: Iterable[str], base: Config, form: str = "png", launcher: launching.Launcher | None = None
+) -> dict[str, dict]:
+    """Checks all methods, runs them below base.out_dir, writes comparison.csv, .md and .png, and prints.
 
     Returns:
       method -> what `fedwin.run` returned.
 
     Raises:
-      UserError: a method that would be rejected; none is run then.
+      UserError: a method that would be rejected; none is run then. Or jobs of the launcher failed.
     """
-    summaries, configs = {}, plan(methods, base)
-    multi_process.run_on_all(
-        lambda: formats.check_folder(pathlib.Path(base.out_dir)) if multi_process.is_first() else None
-    )
+    summaries, configs, folder = dict[str, dict](), plan(methods, base), pathlib.Path(base.out_dir)
+    multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
     for method, config in configs.items():
         try:
-            multi_process.run_on_all(functools.partial(fedwin.check, config))
+            multi_process.run_on_all(functools.partial(fedwin.check if launcher is None else prepare, config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
-    for number, (method, config) in enumerate(configs.items()):
-        print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
-        summaries[method] = fedwin.run(config)
-    if multi_process.is_first():
-        comparison.write(pathlib.Path(base.out_dir), summaries, configs, form)
+
+    def report(ended):
+        summaries.update(ended)
+        if multi_process.is_first():
+            rows = comparison.write(folder, summaries, {method: configs[method] for method in ended}, form)
+            print("\n" + scores.summary_table(summaries))
+            if len(summaries) > 1:
+                print("\n" + comparison.text(rows, summaries))
+            print(escape(f"table and picture: {folder}/comparison.csv, comparison.md, comparison.{form}"))
+
+    if launcher is None:
+        report(sweeps.run_all(configs))
+    else:
+        launching.run_all(launcher, configs, folder, report)
     return summaries
 
 
@@ -139,6 +150,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     """Defines the flags of `fedwin train` and --methods."""
     groups = config_flags.define(flag_values) | processes.define(flag_values)
     requirements.define(groups, flag_values)
+    launching.define(groups, flag_values)
     text = "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; may be repeated; by default all, on digits."
     flags.DEFINE_multi_string("methods", [], text, flag_values=flag_values)
     return {"methods": ["methods", *picture_format.define(flag_values)], **groups}
@@ -152,15 +164,11 @@ def main(argv: list[str]) -> None:
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
     changes = {name: value for name, value in usual.items() if name not in config_flags.given_fields()}
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
+    launcher = launching.chosen()
     if requirements.requested():
         requirements.show_all(plan(methods, base))
         return
-    form = picture_format.chosen()
-    summaries = compare(methods, base, form)
-    print("\n" + scores.summary_table(summaries))
-    if len(summaries) > 1:
-        print("\n" + comparison.text(comparison.rows_of(summaries, plan(methods, base)), summaries))
-    print(escape(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.{form}"))
+    compare(methods, base, picture_format.chosen(), launcher)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 fedwin list algorithms|models|datasets|partitions|observers|wrappers|personalizers|aggregators|attacks|losses
 fedwin list shifts|drifts|augmentations|samplers|local_work|clocks|asynchronous|strategies
-fedwin list stopping|trackers    rules of --early_stopping, choices of --track
+fedwin list stopping|trackers|launchers    rules of --early_stopping, choices of --track and --launcher
 fedwin list KIND NAME         parameters, costs and papers of one of them
 fedwin list presets [NAME]    shipped flagfiles, for --flagfile=NAME; with a name its comments and flags
 fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress
@@ -16,6 +16,7 @@ from fedwin.clock import CLOCKS
 from fedwin.data import DATASETS, DRIFTS, PARTITIONS, SHIFTS
 from fedwin.engine.strategy import STRATEGIES
 from fedwin.errors import UserError
+from fedwin.launching.launchers import LAUNCHERS
 from fedwin.local import LOCAL_WORK
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
@@ -51,6 +52,7 @@ REGISTRIES = {
     "strategies": STRATEGIES,
     "stopping": STOPPING_RULES,
     "trackers": TRACKERS,
+    "launchers": LAUNCHERS,
 }
 LISTS = (*REGISTRIES, "presets", "runs")
 

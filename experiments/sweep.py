@@ -22,6 +22,7 @@ from fedwin.registry.ranges import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config, default_of
 
+from . import launching
 from .cli import config_flags, picture_format, processes, requirements, subcommand, unused
 from .tables import formats, grid, search, sweeps
 from .tables.comparison import PLAIN
@@ -34,17 +35,15 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     """Defines the flags of `fedwin train` and those of the grid."""
     groups = config_flags.define(flag_values) | processes.define(flag_values)
     requirements.define(groups, flag_values)
+    launching.define(groups, flag_values)
     axis = (
-        "An axis, FLAG=VALUE,VALUE, with ';' between values with commas; may be repeated; 'none': no wrapper, observer."
+        "An axis, FLAG=VALUE,VALUE; ';' between values with commas; repeatable; 'none': no wrapper, observer."
         " A search also takes ranges: client_lr=log:0.001..1, algorithm=fedprox:mu={0.01..1}."
     )
     flags.DEFINE_multi_string("grid", [], axis, flag_values=flag_values)
-    search = (
-        "Which runs are trained: grid (all points), or optuna:trials=50,seed=0,pruner=median (needs fedwin[optuna])."
-    )
+    search = "Which runs: all points of the grid, or optuna:trials=50,seed=0,pruner=median."
     flags.DEFINE_string("search", "grid", search, flag_values=flag_values)
-    select = f"Metric that selects the best run ({', '.join(METRICS)}; losses, rmse: the lowest); empty: accuracy, "
-    select += "r2 with a loss of continuous labels, and with --val_fraction val_accuracy, val_r2."
+    select = f"Metric that ranks the runs ({', '.join(METRICS)}); empty: accuracy or r2, with --val_fraction val_."
     flags.DEFINE_string("select", "", select, flag_values=flag_values)
     flags.DEFINE_string(
         "readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.", flag_values=flag_values
@@ -105,6 +104,7 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
         )
     if requirements.requested():
         raise UserError("search=optuna draws its runs one by one; for --dry_run leave out --search and name values.")
+    unused.refuse(launching.FLAGS, "on a search", "start its command in several jobs, which share the study")
     select, base = select_metric(given.select, config_flags.config_from_flags(), space)
     folder = _folder(base)
     formats.make_folder(folder)
@@ -119,6 +119,7 @@ def _refuse_replaced(fields: Collection[str]) -> None:
 
 def _report(sweep: Sweep, folder: pathlib.Path) -> None:
     """Writes the files of a sweep, prints its table and names the winner."""
+    formats.make_folder(folder)
     form = picture_format.chosen()
     sweeps.write(folder, sweep, form)
     print("\n" + sweeps.text(sweep))
@@ -140,15 +141,22 @@ def main(argv: list[str]) -> None:
     _refuse_replaced([name for name, values in axes.items() if not isinstance(values[0], list)])
     select, base = select_metric(given.select, config_flags.config_from_flags(), axes)
     folder, configs = plan(base, axes, given.max_runs)
-    sweeps.check_runs(configs, given.readout)
+    launcher = launching.chosen()
+    sweeps.check_runs(configs, given.readout, here=launcher is None)
     if requirements.requested():
         requirements.show_all(configs)
         return
     points = {grid.label(point): point for point in grid.points(axes)}
-    sweep = Sweep(axes, points, configs, sweeps.run_all(configs), select, given.readout)
-    if multi_process.is_first():
-        formats.make_folder(folder)
-        _report(sweep, folder)
+
+    def report(summaries):
+        ended = ({label: each[label] for label in summaries} for each in (points, configs))
+        if multi_process.is_first():
+            _report(Sweep(axes, *ended, summaries, select, given.readout), folder)
+
+    if launcher is None:
+        report(sweeps.run_all(configs))
+    else:
+        launching.run_all(launcher, configs, folder, report)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,13 @@ LAYERS = (
     ("clock",),
     ("engine",),
     ("callbacks",),
-    ("plugins",),
+    ("plugins", "launching"),
     ("runs",),
     ("analysis", "citations", "fedjax_bridge", "testing"),
     ("experiments",),
 )
 # The same inside of `experiments`, whose other modules, the subcommands, lie on top.
-EXPERIMENTS = ("cli", "records", "figures", "tables", "papers", "reproduction", "viewer")
+EXPERIMENTS = ("cli", "records", "launching", "figures", "tables", "papers", "reproduction", "viewer")
 # The only module that changes jax's configuration, and for no longer than a call.
 JAX_CONFIGURATION = {
     "fedwin.jax_config": "the library and its commands",

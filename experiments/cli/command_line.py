@@ -12,7 +12,7 @@ from . import config_flags
 LONGEST = 200
 # Flags that are written even at their defaults: `fedwin train` without such a flag runs the main job.
 ALWAYS = ("dataset", "algorithm")
-_REPEATED = ("wrap", "observe", "track", "imports")
+_REPEATED = ("wrap", "observe", "personalize", "track", "imports")
 
 
 def flags_of(config: Config) -> list[str]:

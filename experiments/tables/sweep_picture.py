@@ -46,7 +46,7 @@ class Scale(NamedTuple):
 def draw(
     axes: grid.Axes, intervals: Mapping[str, Interval], ranked: Sequence[str], scale: Scale, path: pathlib.Path
 ) -> None:
-    """Draws a finished grid to a PNG.
+    """Draws a grid to a PNG; one of which runs have failed as bars.
 
     Args:
       intervals: label -> the metric that its run is ranked by.
@@ -55,7 +55,8 @@ def draw(
     # Axes with a single value are not drawn.
     drawn_axes = {field: values for field, values in axes.items() if len(values) > 1} or dict(list(axes.items())[:1])
     values_of = {
-        grid.label(point): tuple(grid.format_value(point[field]) for field in drawn_axes) for point in grid.points(axes)
+        grid.label(point): tuple(grid.format_value(point[field]) for field in drawn_axes)
+        for point in grid.points(axes) if grid.label(point) in intervals
     }  # fmt: skip
     scaled = lambda value: None if value is None else scale.factor * value
     shown = {values: formats.shown(intervals[label]) for label, values in values_of.items()}
@@ -64,7 +65,8 @@ def draw(
         for values, each in shown.items()
     }
     order = [values_of[label] for label in ranked]
-    kind = {1: _line, 2: _heat_map}.get(len(drawn_axes), _bars)
+    complete = len(values_of) == len(grid.points(axes))
+    kind = {1: _line, 2: _heat_map}.get(len(drawn_axes) * complete, _bars)
     style.save(kind(drawn_axes, results, order, scale), path)
 
 

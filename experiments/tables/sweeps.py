@@ -16,6 +16,7 @@ from fedwin.files import InUse, check_unlocked
 from fedwin.registry import nearest
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
+from fedwin.runs.prepare import prepare
 from fedwin.runs.run import readout_names
 
 from ..cli import command_line, config_flags
@@ -28,8 +29,11 @@ PAUSE = 2.0
 Say = Callable[[str], None]
 
 
-def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
+def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool = True) -> None:
     """Checks all runs before the first one starts; those that have finished or are locked have been checked already.
+
+    Args:
+      here: whether this machine trains them; otherwise what depends on its devices and memory is not checked.
 
     Raises:
       UserError: names the first run that would be rejected.
@@ -37,7 +41,7 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
     for label, config in configs.items():
         try:
             if finished_summary(config) is None:
-                fedwin.check(config)
+                (fedwin.check if here else prepare)(config)
             if readout != PLAIN and readout not in (available := readout_names(config)):
                 raise UserError(
                     f"there is no read-out '{readout}'.{nearest(readout, available)} Available: {', '.join(available)}."

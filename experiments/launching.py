@@ -1,0 +1,205 @@
+"""Hands runs to a launcher until each has ended: a job is one run directory and one `fedwin train` command.
+
+What has ended is decided by the run directories alone: a run with summary.json has ended, one whose lock is held runs.
+jobs/jobs.json holds the ids of jobs, which a scheduler may still know when the same command continues.
+"""
+
+import os
+import pathlib
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from absl import flags
+
+from fedwin import jax_config, multi_process
+from fedwin.callbacks.scores import Summary
+from fedwin.errors import UserError, escape
+from fedwin.files import InUse, check_unlocked, locked, parse_json, write_json
+from fedwin.launching.launchers import LAUNCHERS, Launcher
+from fedwin.launching.work import Work
+from fedwin.runs import signals
+from fedwin.runs.config import Config
+from fedwin.runs.directory import finished_summary
+
+from .cli import command_line, unused
+
+# Below the folder of the runs: the list of jobs, the output of each, and the launcher's own files.
+FOLDER, LIST = "jobs", "jobs.json"
+FLAGS = ["launcher", "print_jobs"]
+# Directory -> why its run has not finished.
+Failures = dict[pathlib.Path, str]
+Report = Callable[[dict[str, Summary]], object]
+
+
+class Job(NamedTuple):
+    """A run; `ready` returns whether it can start."""
+
+    label: str
+    config: Config
+    ready: Callable[[], bool] = lambda: True
+
+    @property
+    def command(self) -> list[str]:
+        """The command, with the Python of this process."""
+        module = f"{__package__}.train"
+        return [sys.executable, "-m", module, *command_line.flags_of(self.config)]
+
+
+def run_all(launcher: Launcher, configs: Mapping[str, Config], folder: pathlib.Path, report: Report) -> None:
+    """Executes what is left, label -> run, or prints the commands; then reports the summaries of what has ended.
+
+    Raises:
+      UserError: some failed.
+    """
+    left = {label: config for label, config in configs.items() if finished_summary(config) is None}
+    failed = launch(launcher, {pathlib.Path(c.out_dir): Job(label, c) for label, c in left.items()}, folder)
+    ended = {label: summary for label, config in configs.items() if (summary := finished_summary(config))}
+    if launcher.jobs and ended:
+        report(ended)
+    conclude(failed)
+
+
+def _print(jobs: Mapping[pathlib.Path, Job]) -> None:
+    """Prints the command of every job that can start; raises UserError if one contains a line break."""
+    lines = [shlex.join(job.command) for job in jobs.values() if job.ready()]
+    if broken := [line for line in lines if len(line.splitlines()) > 1]:
+        raise UserError(f"--print_jobs: a value of {broken[0]!r} contains a line break; leave it out.")
+    print("".join(f"{line}\n" for line in lines), end="")
+    if later := len(jobs) - len(lines):
+        print(f"note: {later} runs start from others; print again when these have ended.", file=sys.stderr)
+
+
+def conclude(failed: Failures) -> None:
+    """Raises UserError if a job has failed."""
+    for path, line in failed.items():
+        line = f"{len(failed)} run(s) failed, the first: {path}: {line.rstrip('.')}"
+        raise UserError(f"{line}; the same command tries them again.")
+
+
+def launch(launcher: Launcher, jobs: Mapping[pathlib.Path, Job], folder: pathlib.Path) -> Failures:
+    """Executes jobs below a folder until each has ended, or prints them; one that fails does not hold the others.
+
+    Raises:
+      UserError: the same command runs already, or the launcher takes no jobs.
+    """
+    if not (launcher.jobs and jobs):
+        _print(jobs)
+        return {}
+    place = folder / FOLDER
+    place.mkdir(parents=True, exist_ok=True)
+    with locked(place):
+        launcher.open(place / "submitit")
+        signals.before_exit(launcher.stop)
+        loop = _Loop(launcher, jobs, place)
+        while loop.left():
+            time.sleep(launcher.pause)
+    return loop.failed
+
+
+def entries(folder: pathlib.Path) -> dict[str, dict[str, str]]:
+    """Returns run, relative to a folder -> 'id' of its job, or the line that it 'failed' with; {}: it waits."""
+    try:
+        return dict(parse_json((folder / FOLDER / LIST).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+class _Loop:
+    """Jobs that wait, and those that are out: run directory -> id."""
+
+    def __init__(self, launcher: Launcher, jobs: Mapping[pathlib.Path, Job], place: pathlib.Path):
+        self.launcher, self.jobs, self.place, self.failed = launcher, jobs, place, Failures()
+        self.names = {path: os.path.relpath(path, place.parent) for path in jobs}
+        before = {name: entry["id"] for name, entry in entries(place.parent).items() if "id" in entry}
+        alive = launcher.alive(before.values())
+        self.out = {path: before[name] for path, name in self.names.items() if before.get(name) in alive}
+        self.waiting = dict.fromkeys(path for path in jobs if path not in self.out)
+        self.written: dict[str, dict[str, str]] = {}
+        print(f"{len(jobs)} runs, {launcher.jobs} at a time; their output: {place}", flush=True)
+
+    def left(self) -> bool:
+        """Looks after all jobs once; returns whether some are left."""
+        alive = self.launcher.alive(self.out.values())
+        for path in [path for path, name in self.out.items() if name not in alive]:
+            del self.out[path]
+            error, last = _last_lines(self._log(path))
+            if _has_ended(path):
+                self._end(path)
+            elif " is in use by " in error:  # another process was quicker
+                self.waiting[path] = None
+            else:
+                self._end(path, error or f"it died; the end of {self._log(path)}: {last}")
+        self._submit()
+        now: dict[str, dict[str, str]] = {self.names[path]: {} for path in self.waiting}
+        now |= {self.names[path]: {"id": name} for path, name in self.out.items()}
+        now |= {self.names[path]: {"failed": line} for path, line in self.failed.items()}
+        if now != self.written:
+            write_json(self.place / LIST, now)
+            self.written = now
+        return bool(self.waiting or self.out)
+
+    def _submit(self) -> None:
+        """Hands over what can start and has room."""
+        room = (self.launcher.takes or self.launcher.jobs) - len(self.out)
+        chosen, others = list[pathlib.Path](), False  # whether other processes train some
+        for path in list(self.waiting):
+            if _has_ended(path):
+                self._end(path)
+            elif len(chosen) < room and self.jobs[path].ready():
+                try:
+                    check_unlocked(path)
+                    chosen.append(path)
+                except InUse:
+                    others = True
+        if chosen:
+            works = [Work(self.jobs[path].command, self._log(path), self.launcher.environment) for path in chosen]
+            self.out |= dict(zip(chosen, self.launcher.submit(works), strict=True))
+            self.waiting = {path: None for path in self.waiting if path not in self.out}
+        elif not (others or self.out):
+            for path in list(self.waiting):
+                self._end(path, "the run that it starts from has not ended")
+
+    def _end(self, path: pathlib.Path, failed: str = "") -> None:
+        self.waiting.pop(path, None)
+        self.failed |= {path: failed} if failed else {}
+        number = len(self.jobs) - len(self.waiting) - len(self.out)
+        how = f"failed: {failed}" if failed else "ended"
+        print(escape(f"[{number}/{len(self.jobs)}] {self.jobs[path].label}: {how}"), flush=True)
+
+    def _log(self, path: pathlib.Path) -> pathlib.Path:
+        return self.place / f"{command_line.folder_name(self.names[path])}.log"
+
+
+def _has_ended(directory: pathlib.Path) -> bool:
+    return (directory / "summary.json").is_file()
+
+
+def _last_lines(log: pathlib.Path) -> tuple[str, str]:
+    """Returns the error with which a command ended, '' without one, and its last line."""
+    lines = [line.strip() for line in log.read_text(errors="replace").split("\n")] if log.is_file() else []
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return ["", *errors][-1], ["no output", *filter(None, lines)][-1]
+
+
+def define(groups: dict[str, list[str]], flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines --launcher and --print_jobs among the flags that say how runs are executed."""
+    text = "Where runs are executed: local:jobs=2, slurm:time=2h, ray; empty: here, one by one."
+    flags.DEFINE_string("launcher", "", text, flag_values=flag_values)
+    text = "Print the commands of the runs that are left, for xargs or GNU parallel; train none."
+    flags.DEFINE_bool("print_jobs", False, text, flag_values=flag_values)
+    groups["execution"] += FLAGS
+
+
+def chosen(values: flags.FlagValues = flags.FLAGS) -> Launcher | None:
+    """Returns the launcher of the flags, and leaves GPUs to its jobs; None: this process trains."""
+    if not (values.launcher or values.print_jobs):
+        return None
+    if values.dry_run or multi_process.is_joined():
+        unused.refuse(FLAGS, "with --dry_run and --distributed")
+    if values.print_jobs:
+        unused.refuse(["launcher"], "with --print_jobs")
+    jax_config.use_cpu_alone()
+    return LAUNCHERS.build(values.launcher) if values.launcher else Launcher()

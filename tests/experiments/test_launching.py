@@ -1,0 +1,208 @@
+"""Launchers: what runs, waits, fails and is left; and (slow) runs through submitit that are killed and continued."""
+
+import contextlib
+import csv
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import launching as jobs
+from experiments.cli import command_line
+from experiments.tables import grid
+from fedwin.errors import UserError
+from fedwin.files import locked
+from fedwin.launching import launchers
+from fedwin.runs.config import Config
+from tests.misuse import calls
+
+FLAGS = (
+    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=40 "
+    "--batch_size=32 --final_evals=2 --eval_every=4 --checkpoint_every=4 --strategy=chunked:k=1"
+)
+
+
+class Pretending(launchers.Launcher):
+    """Ends one job per look: with a summary, or with what `ends` says in its output; records what was submitted."""
+
+    pause = 0.0
+
+    def __init__(self, most=2, ends=(), before=()):
+        self.jobs, self.ends, self.running, self.submitted, self.most_at_once = most, dict(ends), list(before), [], 0
+
+    def submit(self, works):
+        for work in works:
+            place = pathlib.Path(work.log.parent.parent, work.log.stem)
+            self.submitted.append(place.name)
+            self.running.append(place.name)
+            if place.name in self.ends:
+                work.log.write_text(self.ends.pop(place.name))
+            else:
+                finish(place)
+        self.most_at_once = max(self.most_at_once, len(self.running))
+        return [work.log.stem for work in works]
+
+    def alive(self, ids):
+        self.running = self.running[1:]
+        return {name for name in ids if name in self.running}
+
+
+def finish(place):
+    place.mkdir(exist_ok=True)
+    (place / "summary.json").write_text("{}")
+
+
+@pytest.fixture
+def four(tmp_path):
+    """Directory -> job of four runs."""
+    return {tmp_path / name: jobs.Job(name, Config(out_dir=str(tmp_path / name))) for name in "abcd"}
+
+
+def test_jobs_run_some_at_a_time_and_one_that_fails_holds_nobody(four, tmp_path, capsys):
+    ends = {"a": "started\nerror: no memory.\n", "b": "Killed\n", "c": "error: c is in use by process 1\n"}
+    launcher = Pretending(ends=ends)
+    failed = jobs.launch(launcher, four, tmp_path)
+    assert {path.name: line for path, line in failed.items()} == {
+        "a": "no memory.",
+        "b": f"it died; the end of {tmp_path}/jobs/b.log: Killed",
+    }
+    assert launcher.most_at_once == 2 and sorted(launcher.submitted) == ["a", "b", "c", "c", "d"]
+    assert capsys.readouterr().out.splitlines()[1] == "[1/4] a: failed: no memory."
+    assert jobs.entries(tmp_path) == {path.name: {"failed": line} for path, line in failed.items()}
+    with pytest.raises(UserError, match=r"2 run\(s\) failed, the first: .*/a: no memory; the same command tries"):
+        jobs.conclude(failed)
+    again = Pretending()
+    assert jobs.launch(again, {path: four[path] for path in failed}, tmp_path) == {} and again.submitted == ["a", "b"]
+
+
+def test_what_others_train_or_queued_is_not_submitted_again(four, tmp_path, monkeypatch):
+    """b is in the queue of an earlier process, c in another process, which ends it while this one waits."""
+    jobs.launch(Pretending(), {}, tmp_path)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "jobs.json").write_text('{"b": {"id": "b"}, "z": {"id": "gone"}}')
+    launcher, held = Pretending(most=4, before=["", "", "b"]), contextlib.ExitStack()
+    (tmp_path / "c").mkdir()
+    held.enter_context(locked(tmp_path / "c"))
+
+    def while_waiting(seconds):
+        if seconds == launcher.pause:
+            finish(tmp_path / "b")
+            finish(tmp_path / "c")
+            held.close()
+
+    monkeypatch.setattr(jobs.time, "sleep", while_waiting)
+    assert jobs.launch(launcher, four, tmp_path) == {} and launcher.submitted == ["a", "d"]
+
+
+def test_a_second_launcher_and_a_run_without_its_parent_are_lines(four, tmp_path):
+    with locked(tmp_path / "jobs") if (tmp_path / "jobs").mkdir() is None else None:
+        with pytest.raises(UserError, match="jobs is in use by"):
+            jobs.launch(Pretending(), four, tmp_path)
+    later = jobs.Job("e", Config(), ready=lambda: False)
+    failed = jobs.launch(Pretending(), four | {tmp_path / "e": later}, tmp_path)
+    assert failed == {tmp_path / "e": "the run that it starts from has not ended"}
+
+
+def test_printed_commands_are_those_of_the_runs(tmp_path):
+    """One line each, which a shell splits into the flags; none for a run that has ended."""
+    folder = tmp_path / 'it\'s a "folder" $HOME {} %'
+    arguments = [*shlex.split(FLAGS), f"--out_dir={folder}", "--grid=algorithm=fedavg;fedprox:mu=0.1", "--print_jobs"]
+    ended = calls.called("sweep", *arguments, "--grid=wrap=none;ima:window=2,start=1")
+    lines = [shlex.split(line) for line in ended.out.splitlines()]
+    assert ended.status == 0 and len(lines) == 4 and not folder.exists(), ended.lines
+    assert all(line[:3] == [sys.executable, "-m", "experiments.train"] for line in lines)
+    point = {"algorithm": "fedprox:mu=0.1", "wrap": ["ima:window=2,start=1"]}
+    assert f"--out_dir={folder / grid.directory_name(point)}" in lines[-1] and "--algorithm=fedprox:mu=0.1" in lines[-1]
+    assert calls.called("sweep", *arguments, "--grid=seeds=1").status == 2
+    broken = calls.called("compare", "--methods=fedavg", f"--out_dir={tmp_path}/a\nb", "--print_jobs", *FLAGS.split())
+    assert broken.status == 2 and "line break" in broken.lines[0]
+
+
+def test_repeated_flags_of_a_command_stay_apart():
+    config = Config(personalize=["finetune:steps=2", "finetune:part=classifier,steps=1"])
+    assert [flag for flag in command_line.flags_of(config) if "personalize" in flag] == [
+        "--personalize=finetune:steps=2",
+        "--personalize=finetune:part=classifier,steps=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags, line",
+    [
+        (["--launcher=locale"], r"unknown launcher 'locale'"),
+        (["--launcher=slurm:time=2"], r"launcher=slurm:time=2 is not a time limit; write 20m, 2h or 1d\."),
+        (["--launcher=local", "--print_jobs"], r"--launcher has no effect with --print_jobs"),
+        (["--launcher=local", "--dry_run"], r"--launcher has no effect with --dry_run"),
+        (["--launcher=local", "--search=optuna:trials=2"], r"start its command in several jobs|not installed"),
+    ],
+)
+def test_a_launcher_that_can_not_be_used_is_one_line(flags, line, tmp_path):
+    ended = calls.called("sweep", "--grid=client_lr=0.1", f"--out_dir={tmp_path}", *flags)
+    assert ended.status == 2 and len(ended.lines) == 1 and re.search(line, ended.lines[0]), ended.lines
+
+
+def test_without_its_package_a_launcher_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UserError, match=r"the package 'submitit' is not installed; pip install 'fedwin\[cluster\]'"):
+        launchers.LAUNCHERS.build("local:jobs=3")
+
+
+def test_a_job_ends_with_the_process_that_started_it(tmp_path):
+    """Its command receives SIGTERM, as before the end of its time."""
+    code = "import signal, time; signal.signal(15, lambda *_: exit(print('saved'))); print('ready'); time.sleep(60)"
+    log = tmp_path / "log"
+    work = f"Work([{sys.executable!r}, '-u', '-c', {code!r}], pathlib.Path({str(log)!r}), {{'PYTHONHOME': None}})"
+    start = f"import pathlib; from fedwin.launching.work import Work; {work}()"
+    parent = subprocess.Popen([sys.executable, "-c", start])
+    wait_until(lambda: log.is_file() and log.read_text() == "ready\n")
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: log.read_text() == "ready\nsaved\n")
+
+
+def wait_until(condition, seconds=300):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def table(folder):
+    """sweep.csv without times and directories."""
+    with open(folder / "sweep.csv", newline="") as file:
+        return [{**row, "rounds_per_second": "", "command": ""} for row in csv.DictReader(file)]
+
+
+@pytest.mark.slow
+def test_killed_runs_continue_to_the_same_table(tmp_path):
+    """The launcher is killed, then a job, then the launcher is interrupted; then one is left to xargs."""
+    pytest.importorskip("submitit")
+    axes = ["--grid=client_lr=0.1,0.3", "--grid=algorithm=fedavg,scaffold"]
+    command = [sys.executable, "-m", "experiments.sweep", *shlex.split(FLAGS), *axes]
+    subprocess.run([*command, f"--out_dir={tmp_path}/here"], check=True, capture_output=True)
+    there = tmp_path / "there"
+    launch = [*command, f"--out_dir={there}", "--launcher=local:jobs=2"]
+    running = lambda: [line for line in there.glob("*/metrics.jsonl") if line.stat().st_size]
+    process = subprocess.Popen(launch)
+    wait_until(running)
+    process.kill()
+    process = subprocess.Popen(launch)
+    wait_until(lambda: len(running()) > 1)
+    holder = running()[1].with_name(".lock").read_text().split()[1]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(holder), signal.SIGKILL)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 128 + signal.SIGTERM
+    printed = subprocess.run([*command, f"--out_dir={there}", "--print_jobs"], check=True, capture_output=True).stdout
+    assert 0 < len(printed.splitlines()) <= 4
+    subprocess.run(["xargs", "-d", "\n", "-I{}", "sh", "-c", "{}"], input=printed.splitlines(True)[0], check=True)
+    shutil.rmtree(there / "jobs")  # nothing in it decides
+    subprocess.run(launch, check=True)
+    assert table(there) == table(tmp_path / "here")
