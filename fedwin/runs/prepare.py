@@ -157,10 +157,14 @@ class PreparedRun:
             traced = ALGORITHMS.build(self.config.algorithm, self.setting, self.solver)
             check_round(traced, self.shapes, store, n_max)
 
+        # `communication` asks for the same shapes: jit traces a client once for both.
+        phases = [each._replace(client=each.client and jax.jit(each.client)) for each in self.algorithm.phases]
+        algorithm = self.algorithm._replace(phases=tuple(phases))
+
         def rehearse(store, who):
             run = self.start(seed, 1)
             cohort = engine.Cohort(who, who >= 0, who, who)
-            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, cohort)
+            run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, run, store, cohort)
             models = engine.read_out(self.algorithm, self.observers, run)
             learner = store.client(
                 id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
