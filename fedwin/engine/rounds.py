@@ -61,8 +61,12 @@ def init(
     seen = {name: observer.init(watched) for name, observer in observers.items()}
     state, seen = allocate((state, seen), window_rounds)
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
-    run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
-    # Every leaf gets its own buffer: a donated buffer may occur only once in the tree.
+    return _copied(RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key))
+
+
+@jax.jit
+def _copied(run):
+    """Returns a state in which every leaf has its own buffer: a donated buffer may occur only once in the tree."""
     return jax.tree.map(jnp.copy, run)
 
 
