@@ -101,6 +101,8 @@ def backdoor(
         raise UserError(f"backdoor: target={target} is no class: {classes}; choose another one, counted from 0.")
     if stop is not None and stop <= start:
         raise UserError(f"backdoor: stop={stop} leaves no round after start={start}; set a larger number, or omit it.")
+    if start >= (setting.most_rounds or math.inf):
+        raise UserError(f"backdoor: start={start} is after the last of {setting.most_rounds} rounds; lower it.")
     trigger, num_classes = Trigger(size, target), setting.model.num_classes
 
     def poison(c, attacks):

@@ -131,7 +131,7 @@ class Values(NamedTuple):
         literals = [other for kind in self.kinds for other in kind.values]
         wanted = " or ".join(map(str, self.kinds))
         if isinstance(value, float) and not math.isfinite(value):
-            wanted = wanted.replace("a number", "a finite number")
+            wanted = wanted.replace(" that is finite", "").replace("a number", "a finite number")
         suggestion = nearest(value, [text for text in literals if isinstance(text, str)]) if _text(value) else ""
         return f"must be {'one of ' if self.kinds[0].values else ''}{wanted}.{suggestion}"
 
