@@ -145,6 +145,8 @@ def make_partition(
         result = long_tail.partitioned(dataset, choice, num_clients, seed, imbalance)
     else:
         result = PARTITIONS.build(choice, dataset, num_clients, seed)
-    if not allow_empty:
+    if not allow_empty and imbalance > 1 and choice.name in long_tail.FIXED:
+        check_not_empty(result, f"lower imbalance={imbalance:g}, which leaves them none")
+    elif not allow_empty:
         check_not_empty(result)
     return result

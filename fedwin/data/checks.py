@@ -198,15 +198,14 @@ def _whole(labels, where: str) -> np.ndarray:
     return labels
 
 
-def check_not_empty(partition: Partition) -> None:
-    """Raises UserError naming the first client without examples."""
+def check_not_empty(partition: Partition, remedy: str = "use fewer clients or a larger alpha") -> None:
+    """Raises UserError naming the first client without examples, with a remedy."""
     sizes = partition.sizes
     if sizes.size and sizes.min() < 1:
         k = int(sizes.argmin())
         name = k if partition.ids is None else partition.ids[k]
         raise UserError(
-            f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
-            f"clients or a larger alpha."
+            f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); {remedy}."
         )
 
 

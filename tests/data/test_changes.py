@@ -146,3 +146,7 @@ def test_a_class_that_the_partition_of_a_tail_leaves_out_is_said():
 def test_a_tail_without_examples_is_refused():
     with pytest.raises(UserError, match="imbalance=5000 leaves no example of class 7"):
         long_tailed("iid", 5, 5000.0)
+    y = np.repeat([0, 1], [8, 4])
+    own = data.from_arrays(np.zeros((12, 1)), y, np.zeros((1, 1)), y[:1], clients=[*"aaaaaaaabcde"])
+    with pytest.raises(UserError, match=r"client [bcde] has no examples \(2 of 5 .*; lower imbalance=3"):
+        data.make_partition(own, "natural", None, 0, imbalance=3.0)
