@@ -5,8 +5,10 @@ fedwin list shifts|drifts|augmentations|samplers|local_work|clocks|asynchronous|
 fedwin list stopping|trackers|launchers    rules of --early_stopping, choices of --track and --launcher
 fedwin list KIND NAME         parameters, costs and papers of one of them
 fedwin list presets [NAME]    shipped flagfiles, for --flagfile=NAME; with a name its comments and flags
-fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress
+fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress; --state: with what happens to them now
 """
+
+from absl import flags
 
 from fedwin.aggregation import AGGREGATORS, ATTACKS
 from fedwin.algorithms import ALGORITHMS
@@ -27,7 +29,7 @@ from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 
 from . import runs
-from .cli import subcommand
+from .cli import subcommand, unused
 from .papers import presets
 
 ARGUMENTS = "KIND [NAME]"
@@ -57,7 +59,7 @@ REGISTRIES = {
 LISTS = (*REGISTRIES, "presets", "runs")
 
 
-def listing(kind: str, arguments: list[str]) -> str:
+def listing(kind: str, arguments: list[str], now: bool = False) -> str:
     """Text of `fedwin list KIND ...`.
 
     Raises:
@@ -68,7 +70,7 @@ def listing(kind: str, arguments: list[str]) -> str:
     if len(arguments) > 1:
         raise UserError(f"unexpected argument '{arguments[-1]}'; write `fedwin list {kind}`.")
     if kind == "runs":
-        return runs.table(*(arguments or ["runs"]))
+        return runs.table(*(arguments or ["runs"]), now=now)
     if kind == "presets":
         return presets.text(presets.checked(*arguments)).rstrip() if arguments else presets.table()
     if arguments:
@@ -82,15 +84,18 @@ def listing(kind: str, arguments: list[str]) -> str:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines no flags."""
-    return {}
+    """Defines --state."""
+    flags.DEFINE_bool("state", False, "Tell of each run whether it is queued, running, ended, failed or stopped.")
+    return {"runs": ["state"]}
 
 
 def main(argv: list[str]) -> None:
     """Prints one list."""
     if len(argv) < 2:
         raise UserError(f"name what to list: fedwin list {'|'.join(LISTS)}.")
-    print(listing(argv[1], argv[2:]))
+    if argv[1] != "runs":
+        unused.refuse(["state"], f"with {argv[1]}")
+    print(listing(argv[1], argv[2:], flags.FLAGS.state))
 
 
 if __name__ == "__main__":

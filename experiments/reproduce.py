@@ -22,7 +22,8 @@ from fedwin import jax_config, multi_process
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from .cli import picture_format, processes, subcommand
+from . import launching
+from .cli import picture_format, processes, subcommand, unused
 from .papers.catalogue import catalogue, item
 from .papers.cell_flags import flag_text
 from .papers.items import AnyItem, Cell, Item
@@ -46,7 +47,8 @@ MODES = {
     "dry_run": ("scale", *_CELLS, "seeds", "data_dir", "out_dir", "afresh"),
 }
 TRAINING = (
-    "scale", *_CELLS, "seeds", "seeds_at_once", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format"
+    "scale", *_CELLS, "seeds", "seeds_at_once", "budget", *launching.FLAGS, "data_dir", "out_dir", "keep", "afresh",
+    "page", "format",
 )  # fmt: skip
 
 
@@ -75,12 +77,14 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", **own)
     flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", **own)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", **own)
-    return {
+    groups = {
         "selection": ["list", "scale", *_CELLS, "seeds"],
         "execution": ["dry_run", "seeds_at_once", "budget", "data_dir", "out_dir"],
         "results": ["from_results", "keep", "afresh", "verify", "queue", "page", *picture_format.define(flag_values)],
         "one cell": ["print_flags", *AXES],
     } | processes.define(flag_values)
+    launching.define(groups, flag_values)
+    return groups
 
 
 def requested_items(names: list[str]) -> list[AnyItem]:
@@ -139,6 +143,8 @@ def check_flags(names: list[str]) -> None:
 def main(argv: list[str]) -> None:
     """Executes the command in process 0; other processes train with it."""
     check_flags(argv[1:])
+    if FLAGS.launcher or FLAGS.print_jobs:
+        unused.refuse(["budget"], "with a launcher", "leave it out, or limit the jobs: slurm:time=2h")
     jax_config.use_every_core()
     if not multi_process.is_first():
         work.follow(FLAGS.data_dir)

@@ -10,13 +10,14 @@ from typing import Any
 
 from absl import flags
 
-from fedwin.callbacks.scores import plain_table
+from fedwin.callbacks.scores import WIDTH, plain_table
 from fedwin.errors import UserError
-from fedwin.files import check_unlocked, parse_json, read_bytes
+from fedwin.files import InUse, check_unlocked, parse_json, read_bytes
 from fedwin.runs.directory import delete
 from fedwin.runs.metrics_log import read_lines
 
-from .cli import subcommand, unused
+from .cli import requirements, subcommand, unused
+from .launching import FOLDER, LIST, entries
 from .records import run_directories
 
 ARGUMENTS = "[FOLDER ...]"
@@ -42,19 +43,49 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
     return settings | {"seeds": seeds, "rounds": min(done.values(), default=0), "state": state}
 
 
-def table(*folders: str) -> str:
+def _now(place: pathlib.Path, run: dict[str, Any], job: dict[str, str] | None) -> str:
+    """Returns what happens to a run now; `job` is its entry in the list of a launcher."""
+    try:
+        if run["state"] == "finished":
+            return "ended"
+        check_unlocked(place)
+    except InUse:
+        lines = read_lines(place / "metrics.jsonl")
+        done = dict.fromkeys(run["seeds"], 0) | {line["seed"]: line["round"] for line in lines}
+        if not lines or not lines[-1]["seconds"]:
+            return "running"
+        (seed, round), pace = (lines[-1][name] for name in ("seed", "round")), lines[-1]["round"] / lines[-1]["seconds"]
+        left = requirements.duration((run["num_rounds"] * len(done) - sum(done.values())) / pace)
+        return f"running: round {round} of seed {seed}, {pace:.3g} rounds/s, {left} left"
+    return "stopped" if job is None else f"failed: {job['failed']}" if "failed" in job else "queued"
+
+
+def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
+    """Returns directory -> progress of the runs below folders, those that a launcher has yet to start included."""
+    lists = [path.parents[1] for folder in folders for path in pathlib.Path(folder).rglob(f"{FOLDER}/{LIST}")]
+    jobs = {folder / name: job for folder in lists for name, job in entries(folder).items()}
+    waiting = dict.fromkeys(HEAD, "-") | {"rounds": 0, "num_rounds": 0, "seeds": [], "dataset": "-"}
+    runs = {place: waiting for place in jobs} | _found(folders)
+    return {place: run | {"state": _now(place, run, jobs.get(place))} for place, run in sorted(runs.items())}
+
+
+def table(*folders: str, now: bool = False) -> str:
     """Returns a row per run below folders.
+
+    Args:
+      now: whether to tell which of them run, wait or have failed.
 
     Raises:
       UserError: there is no such folder.
     """
-    found = _found(folders)
+    found = states(folders) if now else _found(folders)
     rows = [
         (str(place), run["algorithm"], run["dataset"], f"{run['rounds']} of {run['num_rounds']}")
         + (",".join(map(str, run["seeds"])), run["state"])
         for place, run in found.items()
     ]
-    return plain_table([HEAD, *rows]) if rows else f"no runs in {', '.join(folders)}"
+    width = 10_000 if now else WIDTH  # what happened to a run is not cut
+    return plain_table([HEAD, *rows], width) if rows else f"no runs in {', '.join(folders)}"
 
 
 def _found(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:

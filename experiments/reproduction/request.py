@@ -10,6 +10,7 @@ from typing import Any
 from fedwin.errors import UserError
 from fedwin.files import replace_text
 
+from .. import launching
 from ..cli import picture_format
 from ..figures import stored as figure_files
 from ..papers.items import Analysis, AnyItem, Cell, Item, file_stem
@@ -18,7 +19,7 @@ from . import pictures, tables
 from .numbers import value
 from .results import IN_CHECKOUT, RESULTS, Results, keep, stored
 from .runs import RunDirectory, plan, run_directories, without_stored
-from .work import BudgetSpent, readable, work
+from .work import BudgetSpent, launch, readable, work
 
 
 def seconds_of(text: str) -> float | None:
@@ -59,6 +60,7 @@ class Request:
     afresh: bool = False
     seeds_at_once: int = 1
     form: str = "png"
+    launcher: launching.Launcher | None = None
 
     @classmethod
     def from_flags(cls, values: Any) -> "Request":
@@ -75,6 +77,7 @@ class Request:
             seeds=tuple(dict.fromkeys(map(int, values.seeds))),
             budget=seconds_of(values.budget),
             form=picture_format.chosen(values),
+            launcher=launching.chosen(values),
             **{name: getattr(values, name) for name in names},
         )
 
@@ -119,6 +122,9 @@ class Request:
         """
         self.check()
         directories = [] if self.from_results else self.directories(items, cells)
+        if self.launcher is not None and not self.launcher.jobs:
+            launching.conclude(launch(self.launcher, directories, self.out_dir, self.data_dir, self.scale))
+            return
         if not self.from_results and (line := self.of_stored(items, cells, directories)):
             print(line, flush=True)
         refused: dict[pathlib.Path, str] = {}
@@ -127,8 +133,13 @@ class Request:
         try:
             # Once a grid has been searched, the run of its best point is planned.
             while not all(each.finished or each.path in refused for each in directories):
-                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                refused |= work(directories, data_dir=self.data_dir, budget=left, scale=self.scale)
+                if self.launcher is not None:
+                    left = [each for each in directories if each.path not in refused]
+                    refused |= launch(self.launcher, left, self.out_dir, self.data_dir, self.scale)
+                    directories = self.directories(items, cells)
+                    continue
+                budget = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                refused |= work(directories, data_dir=self.data_dir, budget=budget, scale=self.scale)
                 directories = self.directories(items, cells)
         except BudgetSpent:
             left_over = sum(not directory.finished for directory in directories)

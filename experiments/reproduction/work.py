@@ -21,6 +21,7 @@ from fedwin.runs import signals
 from fedwin.runs.config import Config
 from fedwin.runs.run import measure_requirements
 
+from .. import launching
 from .runs import RunDirectory
 
 # Seconds after which directories that other processes were training are checked again.
@@ -133,6 +134,22 @@ def work(
                 if spent.wait(PATIENCE):
                     raise BudgetSpent
     return refused
+
+
+def launch(
+    launcher: launching.Launcher, directories: list[RunDirectory], folder: pathlib.Path, data_dir: str, scale: str
+) -> launching.Failures:
+    """Trains all runs that are not finished by a launcher, or prints their commands; returns what `work` does."""
+    jobs: dict[pathlib.Path, launching.Job] = {}
+    refused: launching.Failures = {}
+    ready = lambda directory: lambda: directory.ready
+    for each in directories:
+        if not each.finished:
+            config, uses = each.config(data_dir), ", ".join(sorted(each.task.uses)[:4])
+            jobs[each.path] = launching.Job(f"{config.algorithm} for {uses}", config, ready(each))
+            if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
+                refused[jobs.popitem()[0]] = reason
+    return refused | launching.launch(launcher, jobs, folder)
 
 
 def readable(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import json
 import os
 import pathlib
 import re
@@ -15,10 +16,11 @@ import time
 import pytest
 
 from experiments import launching as jobs
+from experiments import runs
 from experiments.cli import command_line
 from experiments.tables import grid
 from fedwin.errors import UserError
-from fedwin.files import locked
+from fedwin.files import locked, write_json
 from fedwin.launching import launchers
 from fedwin.runs.config import Config
 from tests.misuse import calls
@@ -80,6 +82,25 @@ def test_jobs_run_some_at_a_time_and_one_that_fails_holds_nobody(four, tmp_path,
         jobs.conclude(failed)
     again = Pretending()
     assert jobs.launch(again, {path: four[path] for path in failed}, tmp_path) == {} and again.submitted == ["a", "b"]
+
+
+def test_states_are_read_from_the_folders(four, tmp_path):
+    ends = {"a": "error: no memory.\n"}
+    jobs.launch(Pretending(ends=ends), {tmp_path / name: four[tmp_path / name] for name in "ab"}, tmp_path)
+    entries = {"a": {"failed": "no memory."}, "b": {"id": "1"}, "c": {}, "d": {"id": "2"}}
+    write_json(tmp_path / "jobs" / "jobs.json", entries)
+    config = {"config": {"seeds": [0, 1], "algorithm": "fedavg", "dataset": "digits", "num_rounds": 10}}
+    for name in "bde":
+        (tmp_path / name).mkdir(exist_ok=True)
+        write_json(tmp_path / name / "config.json", config)
+    lines = [{"seed": 0, "round": 10, "seconds": 5.0}, {"seed": 1, "round": 4, "seconds": 2.0}]
+    (tmp_path / "d" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with locked(tmp_path / "d"):
+        states = {place.name: run["state"] for place, run in runs.states((str(tmp_path),)).items()}
+        shown = calls.called("list", "runs", "--state", str(tmp_path)).out
+    assert states.pop("d") == "running: round 4 of seed 1, 2 rounds/s, 3.0 s left" and "s, 3.0 s left\n" in shown
+    assert states == {"a": "failed: no memory.", "b": "ended", "c": "queued", "e": "stopped"}
+    assert calls.called("list", "models", "--state").lines[0].startswith("error: --state has no effect with models")
 
 
 def test_what_others_train_or_queued_is_not_submitted_again(four, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from experiments.reproduction.runs import lineage
 from fedwin.errors import UserError
 from fedwin.runs.timing import Timing
 from tests.experiments.reproduction.fakes import RUN, Fake, record
+from tests.misuse import calls
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,12 @@ def test_candidates_are_the_stored_seeds_of_an_item(tmp_path):
 def test_a_stored_run_is_trained_again(tmp_path):
     text = command.verify([item("survey/figure1")], 1, Request(out_dir=tmp_path))
     assert "| equal |" in text or "| agrees |" in text
+
+
+def test_the_commands_of_runs_are_printed(tmp_path):
+    """Those of the rows that are named; a fork later, once its parent has ended."""
+    arguments = ["wima/table2", "--scale=smoke", "--rows=fedavg", "--seeds=0", "--afresh", f"--out_dir={tmp_path}"]
+    ended = calls.called("reproduce", *arguments, "--print_jobs")
+    assert ended.status == 0 and ended.out and all("experiments.train --dataset=" in x for x in ended.out.splitlines())
+    refused = calls.called("reproduce", *arguments, "--print_jobs", "--budget=2h")
+    assert refused.lines[0].startswith("error: --budget has no effect with a launcher")
