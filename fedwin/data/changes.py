@@ -70,12 +70,13 @@ class Changes(NamedTuple):
         return with_views(c._replace(info=info), by, {"x": self._inputs, "y": _label})
 
     def applied(self, algorithm: core.Algorithm) -> core.Algorithm:
-        """Returns an algorithm whose clients see the changed examples of the round."""
+        """Returns an algorithm whose clients see the changed examples of the round that they start in."""
 
         def changed(phase: core.Phase) -> core.Phase:
             if not self.text or (inner := phase.client) is None:
                 return phase
-            return phase._replace(client=lambda down, c: inner(down, self.of_client(c, c.round)))
+            started = lambda c: c.round if c.staleness is None else c.round - c.staleness
+            return phase._replace(client=lambda down, c: inner(down, self.of_client(c, started(c))))
 
         return algorithm._replace(phases=tuple(map(changed, algorithm.phases)))
 

@@ -104,6 +104,19 @@ def test_clients_train_on_what_numpy_makes_of_their_examples():
             np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+def test_asynchronous_clients_have_the_examples_of_their_start():
+    p, drift = testing.classification(), DRIFTS.build("swap:round=1", 3)
+    fedavg = p.build("fedavg")
+    labels = fedavg._replace(phases=(fedavg.phases[0]._replace(client=lambda down, c: c.examples["y"][:3]),))
+    info = {RUN: jax.random.key_data(RUN_KEY)}
+    c = p.store.client(id=0, row=0, slot=0, key=RUN_KEY, round=1, state=(), stats=(), n_max=3)._replace(info=info)
+    seen = [
+        Changes(drift=drift, text="swap").applied(labels).phases[0].client((), c._replace(staleness=s)).tolist()
+        for s in (None, 0, 1)
+    ]
+    assert seen[0] == seen[1] != seen[2] == p.store.examples["y"][:3].tolist()
+
+
 def test_test_examples_are_those_of_the_last_round():
     images = np.random.default_rng(2).random((2, 4, 4, 1)).astype(np.float32)
     batches = {"x": jnp.asarray(images[None]), "y": jnp.arange(2)[None]}
