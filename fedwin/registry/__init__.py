@@ -194,8 +194,11 @@ class Registry(dict):
         for key in choice.params:
             if key not in options:
                 names = ", ".join(options) or "no parameters"
+                nested = (f'{name}="{value},{key}=..."' for name, value in choice.params.items() if ":" in str(value))
+                quoted = "".join(f" A value with several parameters is quoted: {text}." for text in nested)
                 raise UserError(
                     f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {names}."
+                    f"{quoted}"
                 )
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:

@@ -248,6 +248,13 @@ def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats:
         raise UserError(f"{flag}: a wrapper drops local epochs from round to round; choose another schedule.")
 
 
+def check_deadline(config: Config, sampler: Sampler) -> None:
+    """Raises UserError if nobody meets the deadline in any round."""
+    draws = (sampler.cohort(seed, round) for round in range(config.num_rounds) for seed in config.seeds)
+    if config.deadline and not any(len(draw.ids) for draw in draws):
+        raise UserError(f"deadline={config.deadline:g}: nobody arrives in time in any round; raise it.")
+
+
 def check_same_server(config: Config, other: Mapping[str, Any]) -> None:
     """Raises UserError if an asynchronous run forks one, of other fields, whose clients in training are not its own."""
 

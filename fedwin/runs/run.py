@@ -25,7 +25,7 @@ from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.choices import check_objects
+from fedwin.runs.choices import check_deadline, check_objects
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal, Summary, summarize
 from fedwin.runs.machine import Memory, available, free_disk
@@ -249,6 +249,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     plan.check(available())
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
         plan.requirements.check_disk(free_disk(directory))
+        check_deadline(config, prepared.setting.sampling)
         if config.fork_from:
             check_fork(config, prepared.start, prepared.setting.sampling)
     return CheckedRun(plan, directory, config_file, imports)

@@ -15,6 +15,7 @@ from fedwin.clock import CLOCKS, Load
 from fedwin.core import Cohort
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.runs.choices import check_deadline
 from fedwin.runs.config import Config
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
@@ -240,6 +241,8 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
         (dict(asynchronous="buffer:size=4,concurrency=18"), "up to 21 clients are in training.* has 20"),
         (dict(asynchronous="buffer:size=4"), "needs concurrency="),
         (dict(asynchronous="buffer:concurrency=4,staleness=quadratic"), "unknown staleness 'quadratic'"),
+        (dict(asynchronous="buffer:staleness=hinge:a=1,b=2"), 'is quoted: staleness="hinge:a=1,b=..."'),
+        (dict(asynchronous="", deadline=1e-9), "deadline=1e-09: nobody arrives in time in any round; raise it"),
         (dict(algorithm="mime"), "'mime' is not known to work with updates from several models; choose one of fedacg"),
         (dict(sampling="weighted"), "draws the next client of all that are free; omit --sampling=weighted"),
         (dict(sampling="poisson", asynchronous="", deadline=2.0), "sampling=poisson draws any number"),
@@ -251,8 +254,9 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):
+    config = dataclasses.replace(SMALL, **changes)
     with pytest.raises(UserError, match=message):
-        prepare(dataclasses.replace(SMALL, **changes))
+        check_deadline(config, prepare(config).setting.sampling)
 
 
 def test_updates_that_are_too_old_are_dropped_and_their_clients_replaced():
