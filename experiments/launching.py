@@ -156,6 +156,8 @@ class _Loop:
                     others = True
         if chosen:
             works = [Work(self.jobs[path].command, self._log(path), self.launcher.environment) for path in chosen]
+            for work in works:
+                work.log.unlink(missing_ok=True)  # a job that is canceled in a queue writes none
             self.out |= dict(zip(chosen, self.launcher.submit(works), strict=True))
             self.waiting = {path: None for path in self.waiting if path not in self.out}
         elif not (others or self.out):

@@ -64,7 +64,7 @@ def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
     """Returns directory -> progress of the runs below folders, those that a launcher has yet to start included."""
     lists = [path.parents[1] for folder in folders for path in pathlib.Path(folder).rglob(f"{FOLDER}/{LIST}")]
     jobs = {folder / name: job for folder in lists for name, job in entries(folder).items()}
-    waiting = dict.fromkeys(HEAD, "-") | {"rounds": 0, "num_rounds": 0, "seeds": [], "dataset": "-"}
+    waiting = dict.fromkeys((*HEAD, "dataset", "num_rounds"), "-") | {"seeds": ["-"]}
     runs = {place: waiting for place in jobs} | _found(folders)
     return {place: run | {"state": _now(place, run, jobs.get(place))} for place, run in sorted(runs.items())}
 

@@ -44,6 +44,7 @@ class Pretending(launchers.Launcher):
             place = pathlib.Path(work.log.parent.parent, work.log.stem)
             self.submitted.append(place.name)
             self.running.append(place.name)
+            assert not work.log.exists()
             if place.name in self.ends:
                 work.log.write_text(self.ends.pop(place.name))
             else:
