@@ -3,6 +3,7 @@
 import functools
 import importlib
 import pkgutil
+import re
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
@@ -13,10 +14,10 @@ from .items import AnyItem
 PAPERS = (wima, ima, ghb, wsm, survey)
 
 
-def _order(item: AnyItem) -> tuple[bool, str]:
-    """Returns the sorting key within a paper: tables first, then by name."""
+def _order(item: AnyItem) -> tuple[bool, list[str]]:
+    """Returns the sorting key within a paper: tables first, then by number, figure10b after figure9."""
     name = item.name.rpartition("/")[2]
-    return name.startswith("figure"), name
+    return name.startswith("figure"), [part.zfill(4) for part in re.split(r"(\d+)", name)]
 
 
 @functools.cache

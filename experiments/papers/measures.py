@@ -104,7 +104,7 @@ class MeanLast(Measure):
         return None if curve.final is None else curve.final * self.factor
 
     def describe(self, evaluations, scale):
-        return f"mean accuracy ({self.unit}) of {evaluations}"
+        return f"mean {self.name or 'accuracy'} ({self.unit}) of {evaluations}"
 
 
 @dataclasses.dataclass(frozen=True)

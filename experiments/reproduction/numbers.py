@@ -107,8 +107,9 @@ class Value:
 
     @property
     def share(self) -> float:
-        """Mean accuracy in [0, 1]; NaN if it has none."""
-        accuracy = self.mean if isinstance(self.cell.measure, MeanLast) else None
+        """Mean accuracy in [0, 1]; NaN if it has none, or that of some classes or of an attack."""
+        measure = self.cell.measure
+        accuracy = self.mean if isinstance(measure, MeanLast) and not measure.metric else None
         return float("nan") if accuracy is None else accuracy / self.factor
 
     @property

@@ -59,7 +59,7 @@ def _limits(cell: Cell, lines: list[Json]) -> list[float | None]:
 
     Lines of accuracies that end near chance do not count, unless all do.
     """
-    if isinstance(cell.measure, MeanLast):
+    if isinstance(cell.measure, MeanLast) and not cell.measure.metric:
         least = least_trained(cell.runs[0])
         lines = [drawn for drawn in lines if np.array(drawn["values"])[:, -1].mean() >= least] or lines
     falls = isinstance(cell.measure, MeanLoss)

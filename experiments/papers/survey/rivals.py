@@ -1,0 +1,107 @@
+"""Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB and MimeMom."""
+
+import pathlib
+
+from .. import standin
+from ..items import Item, Override, Variation
+from ..measures import MeanLast
+from ..remarks import lines_of
+from ..trajectories import Fields
+from ..wima.settings import BASE
+from .cifar16 import WINDOWS
+
+FEDERATION = standin.CIFAR16 | Fields.of(
+    "num_clients=250 clients_per_round=10 num_rounds=600 eval_examples=2000 eval_every=25"
+)
+ROWS = (
+    *(Variation(name, standin.LABELS[name]) for name in ("fedavg", "fedhbm", "ghb", "mime_momentum")),
+    Variation("mofedsam", "MoFedSAM"),
+    Variation("fedsmoo", "FedSMOO"),
+    Variation("fedlesam", "FedLESAM"),
+    Variation("moon", "MOON"),
+    Variation("fedntd", "FedNTD"),
+    Variation("fedlc", "FedLC"),
+    Variation("feddecorr", "FedDecorr"),
+    Variation("fedmuon_bc", "FedMuon, corrected"),
+)
+COLUMNS = (
+    Variation("alpha0", "one class per client", Fields(partition="dirichlet:alpha=0")),
+    Variation("alpha03", "alpha = 0.3", Fields(partition="dirichlet:alpha=0.3")),
+    Variation("noise", "iid, noisy clients", Fields(partition="iid", client_shift="noise:std=0.5,levels=rising")),
+)
+TAIL = Fields(dataset="cifar10:size=16", partition="dirichlet:alpha=0.3", imbalance=50.0)
+PARTS = (
+    Variation("tail_all", "all classes", TAIL),
+    *(
+        Variation(f"tail_{part}", part, TAIL, measure=MeanLast(metric=f"accuracy_{part}", name=f"accuracy, {part}"))
+        for part in ("head", "middle", "tail")
+    ),
+)
+# The best of those that were tried, by the model's accuracy (%) on held-out examples.
+_TRIED = lines_of(pathlib.Path(__file__).with_suffix(".csv"))
+_BEST = {(one["method"], one["column"]): one for one in sorted(_TRIED, key=lambda one: float(one["accuracy"]))}
+SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
+
+
+def _searched(columns: tuple[Variation, ...]) -> tuple[Override, ...]:
+    """Returns the settings of each method in each column; those of a long tail are one search."""
+    return tuple(
+        Override(Variation(f"{row.name}_{column.name}", paper=fields), rows=(row.name,), columns=(column.name,))
+        for row in ROWS
+        for column in columns
+        if (fields := SETTINGS.get((row.name, column.name.partition("_")[0]))) is not None
+    )
+
+
+TABLE9 = Item(
+    name="survey/table9",
+    base=Variation("rivals", paper=BASE.fields("trend") | FEDERATION),
+    rows=ROWS,
+    columns=COLUMNS,
+    variants=WINDOWS,
+    overrides=_searched(COLUMNS),
+    paired=True,
+)
+TABLE10 = Item(
+    name="survey/table10",
+    base=TABLE9.base,
+    rows=ROWS,
+    columns=PARTS,
+    variants=WINDOWS,
+    overrides=_searched(PARTS),
+    paired=True,
+)
+
+# What a window remembers of an attack that has ended, and of labels that have changed.
+READOUTS = (
+    Variation("base", "model"),
+    *(Variation(f"wima{size}", f"WIMA, W = {size}", read=f"wima:window={size}") for size in (5, 20, 100)),
+    Variation("ema", "EMA"),
+)
+FEDAVG = (Variation("fedavg", standin.LABELS["fedavg"], SETTINGS["fedavg", "alpha03"]),)
+OFTEN = FEDERATION | Fields.of("partition=dirichlet:alpha=0.3 eval_every=10")
+ATTACKED = OFTEN | Fields(attack="backdoor:clients=0.04,boost=5,stop=300")
+FIGURE3 = Item(
+    name="survey/figure3",
+    base=Variation("backdoor", paper=BASE.fields("trend") | ATTACKED),
+    rows=FEDAVG,
+    columns=(
+        Variation("accuracy", "accuracy"),
+        Variation("success", "attack success", measure=MeanLast(metric="attack_success", name="attack success")),
+    ),
+    variants=READOUTS,
+    draw="curves",
+)
+FIGURE4 = Item(
+    name="survey/figure4",
+    base=Variation("drift", paper=BASE.fields("trend") | OFTEN),
+    rows=FEDAVG,
+    columns=(
+        Variation("swap", "labels of four classes exchanged", Fields(drift="swap:round=300,classes=4")),
+        Variation("rotate", "images rotated by 90 degrees", Fields(drift="rotate:round=300,degrees=90,rounds=100")),
+    ),
+    variants=READOUTS,
+    draw="curves",
+)
+
+ITEMS = (TABLE9, TABLE10, FIGURE3, FIGURE4)
