@@ -76,7 +76,7 @@ TABLE10 = Item(
 READOUTS = (
     Variation("base", "model"),
     *(Variation(f"wima{size}", f"WIMA, W = {size}", read=f"wima:window={size}") for size in (5, 20, 100)),
-    Variation("ema", "EMA"),
+    Variation("ema", "EMA", read="ema"),
 )
 FEDAVG = (Variation("fedavg", standin.LABELS["fedavg"], SETTINGS["fedavg", "alpha03"]),)
 OFTEN = FEDERATION | Fields.of("partition=dirichlet:alpha=0.3 eval_every=10")
