@@ -11,7 +11,7 @@ from ..wima.settings import BASE
 from .cifar16 import WINDOWS
 
 FEDERATION = standin.CIFAR16 | Fields.of(
-    "num_clients=250 clients_per_round=10 num_rounds=600 eval_examples=2000 eval_every=25"
+    "num_clients=250 clients_per_round=10 num_rounds=400 eval_examples=2000 eval_every=25"
 )
 ROWS = (
     *(Variation(name, standin.LABELS[name]) for name in ("fedavg", "fedhbm", "ghb", "mime_momentum")),
@@ -29,7 +29,7 @@ COLUMNS = (
     Variation("alpha03", "alpha = 0.3", Fields(partition="dirichlet:alpha=0.3")),
     Variation("noise", "iid, noisy clients", Fields(partition="iid", client_shift="noise:std=0.5,levels=rising")),
 )
-TAIL = Fields(dataset="cifar10:size=16", partition="dirichlet:alpha=0.3", imbalance=50.0)
+TAIL = Fields(dataset="cifar10:size=16", partition="dirichlet:alpha=0.3", num_clients=212, imbalance=50.0)
 PARTS = (
     Variation("tail_all", "all classes", TAIL),
     *(
@@ -79,7 +79,7 @@ READOUTS = (
     Variation("ema", "EMA", read="ema"),
 )
 FEDAVG = (Variation("fedavg", standin.LABELS["fedavg"], SETTINGS["fedavg", "alpha03"]),)
-OFTEN = FEDERATION | Fields.of("partition=dirichlet:alpha=0.3 eval_every=10")
+OFTEN = FEDERATION | Fields.of("partition=dirichlet:alpha=0.3 num_rounds=600 eval_every=10")
 ATTACKED = OFTEN | Fields(attack="backdoor:clients=0.04,boost=5,stop=300")
 FIGURE3 = Item(
     name="survey/figure3",
