@@ -43,13 +43,13 @@ _BEST = {(one["method"], one["column"]): one for one in sorted(_TRIED, key=lambd
 SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
 
 
-def _searched(columns: tuple[Variation, ...]) -> tuple[Override, ...]:
-    """Returns the settings of each method in each column; those of a long tail are one search."""
+def _searched(columns: tuple[Variation, ...], searched: str = "") -> tuple[Override, ...]:
+    """Returns the settings of each method in each column, or those that were searched for another column."""
     return tuple(
         Override(Variation(f"{row.name}_{column.name}", paper=fields), rows=(row.name,), columns=(column.name,))
         for row in ROWS
         for column in columns
-        if (fields := SETTINGS.get((row.name, column.name.partition("_")[0]))) is not None
+        if (fields := SETTINGS.get((row.name, searched or column.name))) is not None
     )
 
 
@@ -68,7 +68,7 @@ TABLE10 = Item(
     rows=ROWS,
     columns=PARTS,
     variants=WINDOWS,
-    overrides=_searched(PARTS),
+    overrides=_searched(PARTS, "alpha03"),
     paired=True,
 )
 
