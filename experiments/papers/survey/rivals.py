@@ -1,5 +1,6 @@
 """Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB and MimeMom."""
 
+import itertools
 import pathlib
 
 from .. import standin
@@ -45,12 +46,13 @@ SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])
 
 def _searched(columns: tuple[Variation, ...], searched: str = "") -> tuple[Override, ...]:
     """Returns the settings of each method in each column, or those that were searched for another column."""
-    return tuple(
-        Override(Variation(f"{row.name}_{column.name}", paper=fields), rows=(row.name,), columns=(column.name,))
-        for row in ROWS
-        for column in columns
-        if (fields := SETTINGS.get((row.name, searched or column.name))) is not None
-    )
+    found = []
+    for row, column in itertools.product(ROWS, columns):
+        fields = SETTINGS.get((row.name, searched or column.name))
+        absent = "" if fields else "no rate was searched"
+        own = Variation(f"{row.name}_{column.name}", paper=fields or Fields(), absent=absent)
+        found.append(Override(own, rows=(row.name,), columns=(column.name,)))
+    return tuple(found)
 
 
 TABLE9 = Item(
