@@ -45,7 +45,7 @@ SWEEP = [
 ]
 PARTITION = [
     ("partition --dataset=cifar10 --data_dir=gone", "gone | --data_dir"),
-    ("partition --plot=pie", "--plot=pie | bubbles|skew|none"),
+    ("partition --plot=pie", "--plot=pie | bubbles|skew|examples|none"),
     ("partition --out=p.xyz", "out=p.xyz | png"),
     (f"partition --out={LONG_NAME}.png", "too long | shorter --out"),
 ]
