@@ -351,5 +351,6 @@ def _costs(results: Results, item: Item, numbers: list[Value]) -> str:
 def _flags(config: Config) -> str:
     """Returns the flags that tell the methods of a table apart."""
     flags = [f"--algorithm={config.algorithm}", *(f"--wrap={text}" for text in config.wrap)]
-    flags.append(f"--client_lr={config.client_lr:g}")
+    flags += [f"--loss={config.loss}"] if config.loss != Config.loss else []
+    flags += [f"--client_lr={config.client_lr:g}"]
     return " ".join([*flags, *([f"--lr_schedule={config.lr_schedule}"] if config.lr_schedule else [])])
