@@ -1,4 +1,4 @@
-"""Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB and MimeMom."""
+"""Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB, MimeMom."""
 
 import itertools
 import pathlib
