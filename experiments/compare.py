@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import pathlib
 import shlex
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -133,6 +134,8 @@ def compare(
     def report(ended):
         summaries.update(ended)
         if multi_process.is_first():
+            if (first := next(iter(configs))) not in ended:
+                print(f"note: {first} has not ended; differences are to {next(iter(ended))}", file=sys.stderr)
             rows = comparison.write(folder, summaries, {method: configs[method] for method in ended}, form)
             print("\n" + scores.summary_table(summaries))
             if len(summaries) > 1:

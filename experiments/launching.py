@@ -17,7 +17,7 @@ from absl import flags
 from fedwin import jax_config, multi_process
 from fedwin.callbacks.scores import Summary
 from fedwin.errors import UserError, escape
-from fedwin.files import InUse, check_unlocked, locked, parse_json, write_json
+from fedwin.files import is_locked, locked, parse_json, write_json
 from fedwin.launching.launchers import LAUNCHERS, Launcher
 from fedwin.launching.work import Work
 from fedwin.runs import signals
@@ -69,7 +69,9 @@ def _print(jobs: Mapping[pathlib.Path, Job]) -> None:
         raise UserError(f"--print_jobs: a value of {broken[0]!r} contains a line break; leave it out.")
     print("".join(f"{line}\n" for line in lines), end="")
     if later := len(jobs) - len(lines):
-        print(f"note: {later} runs start from others; print again when these have ended.", file=sys.stderr)
+        print(f"note: {later} run(s) start from others; print again when these have ended.", file=sys.stderr)
+    elif not lines:
+        print("note: no run is left; without --print_jobs this command writes the table.", file=sys.stderr)
 
 
 def conclude(failed: Failures) -> None:
@@ -89,10 +91,15 @@ def launch(launcher: Launcher, jobs: Mapping[pathlib.Path, Job], folder: pathlib
         _print(jobs)
         return {}
     place = folder / FOLDER
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{place} can't be made ({error.strerror}); choose another --out_dir.") from error
     with locked(place):
         launcher.open(place / "submitit")
         signals.before_exit(launcher.stop)
+        if (watch := signals.active()) is not None:
+            watch.mark_saved()  # "the same command resumes"
         loop = _Loop(launcher, jobs, place)
         while loop.left():
             time.sleep(launcher.pause)
@@ -100,7 +107,7 @@ def launch(launcher: Launcher, jobs: Mapping[pathlib.Path, Job], folder: pathlib
 
 
 def entries(folder: pathlib.Path) -> dict[str, dict[str, str]]:
-    """Returns run, relative to a folder -> 'id' of its job, or the line that it 'failed' with; {}: it waits."""
+    """Returns run, relative to a folder -> 'id' in a queue, or the line that it 'failed' with; {}: it waits or runs."""
     try:
         return dict(parse_json((folder / FOLDER / LIST).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -128,13 +135,13 @@ class _Loop:
             error, last = _last_lines(self._log(path))
             if _has_ended(path):
                 self._end(path)
-            elif " is in use by " in error:  # another process was quicker
+            elif " is in use by " in error or is_locked(path):  # another process was quicker, or outlives its job's
                 self.waiting[path] = None
             else:
                 self._end(path, error or f"it died; the end of {self._log(path)}: {last}")
         self._submit()
         now: dict[str, dict[str, str]] = {self.names[path]: {} for path in self.waiting}
-        now |= {self.names[path]: {"id": name} for path, name in self.out.items()}
+        now |= {self.names[path]: {"id": name} if self.launcher.takes else {} for path, name in self.out.items()}
         now |= {self.names[path]: {"failed": line} for path, line in self.failed.items()}
         if now != self.written:
             write_json(self.place / LIST, now)
@@ -149,11 +156,10 @@ class _Loop:
             if _has_ended(path):
                 self._end(path)
             elif len(chosen) < room and self.jobs[path].ready():
-                try:
-                    check_unlocked(path)
-                    chosen.append(path)
-                except InUse:
+                if is_locked(path):
                     others = True
+                else:
+                    chosen.append(path)
         if chosen:
             works = [Work(self.jobs[path].command, self._log(path), self.launcher.environment) for path in chosen]
             for work in works:

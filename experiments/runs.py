@@ -12,7 +12,7 @@ from absl import flags
 
 from fedwin.callbacks.scores import WIDTH, plain_table
 from fedwin.errors import UserError
-from fedwin.files import InUse, check_unlocked, parse_json, read_bytes
+from fedwin.files import check_unlocked, is_locked, parse_json, read_bytes
 from fedwin.runs.directory import delete
 from fedwin.runs.metrics_log import read_lines
 
@@ -44,26 +44,34 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _now(place: pathlib.Path, run: dict[str, Any], job: dict[str, str] | None) -> str:
-    """Returns what happens to a run now; `job` is its entry in the list of a launcher."""
-    try:
-        if run["state"] == "finished":
-            return "ended"
-        check_unlocked(place)
-    except InUse:
-        lines = read_lines(place / "metrics.jsonl")
-        done = dict.fromkeys(run["seeds"], 0) | {line["seed"]: line["round"] for line in lines}
-        if not lines or not lines[-1]["seconds"]:
-            return "running"
-        (seed, round), pace = (lines[-1][name] for name in ("seed", "round")), lines[-1]["round"] / lines[-1]["seconds"]
-        left = requirements.duration((run["num_rounds"] * len(done) - sum(done.values())) / pace)
-        return f"running: round {round} of seed {seed}, {pace:.3g} rounds/s, {left} left"
-    return "stopped" if job is None else f"failed: {job['failed']}" if "failed" in job else "queued"
+    """Returns what happens to a run now; `job` is its entry in the list of a launcher, None if nobody will start it."""
+    if run["state"] == "finished":
+        return "ended"
+    held = is_locked(place)
+    if job is not None and "failed" in job and not held:
+        return f"failed: {job['failed']}"
+    if run["state"] == "damaged":
+        return "damaged"
+    if not held:
+        return "stopped" if job is None else "queued"
+    lines = read_lines(place / "metrics.jsonl")
+    seed, round, seconds = (lines[-1][name] if lines else 0 for name in ("seed", "round", "seconds"))
+    first = lines[0]["round"] if lines else 0  # not 0 if the run starts from another one
+    if not seconds or round == first:
+        return "running"
+    done = dict.fromkeys(run["seeds"], first) | {line["seed"]: line["round"] for line in lines}
+    pace = (round - first) / seconds
+    left = requirements.duration((run["num_rounds"] * len(done) - sum(done.values())) / pace)
+    return f"running: round {round} of seed {seed}, {pace:.3g} rounds/s, {left} left"
 
 
 def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
     """Returns directory -> progress of the runs below folders, those that a launcher has yet to start included."""
     lists = [path.parents[1] for folder in folders for path in pathlib.Path(folder).rglob(f"{FOLDER}/{LIST}")]
-    jobs = {folder / name: job for folder in lists for name, job in entries(folder).items()}
+    jobs = dict[pathlib.Path, dict[str, str] | None]()
+    for folder in lists:  # without its launcher, what is in no queue is started by nobody
+        goes_on = is_locked(folder / FOLDER)
+        jobs |= {folder / name: job if job or goes_on else None for name, job in entries(folder).items()}
     waiting = dict.fromkeys((*HEAD, "dataset", "num_rounds"), "-") | {"seeds": ["-"]}
     runs = {place: waiting for place in jobs} | _found(folders)
     return {place: run | {"state": _now(place, run, jobs.get(place))} for place, run in sorted(runs.items())}

@@ -276,6 +276,15 @@ def check_unlocked(directory: str | os.PathLike) -> None:
         os.close(_open_locked(path))
 
 
+def is_locked(directory: str | os.PathLike) -> bool:
+    """Returns whether another process holds the lock of a directory, which need not exist."""
+    try:
+        check_unlocked(directory)
+    except InUse:
+        return True
+    return False
+
+
 def _open_locked(path: pathlib.Path) -> int:
     """Opens and locks a lock file and returns its descriptor; raises InUse if another process holds it."""
     for attempt in range(_LOCK_ATTEMPTS):

@@ -107,9 +107,6 @@ class Request:
                 f"there are no stored results of scale {self.scale}; those of the project are in its repository, "
                 "folder experiments/results, and in its wheel."
             )
-        for path in (self.out_dir, *self.out_dir.parents):
-            if path.exists() and not path.is_dir():
-                raise UserError(f"out_dir={self.out_dir} can't be made (Not a directory); choose another --out_dir.")
 
     def execute(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
         """Plans, trains, writes and draws.

@@ -78,7 +78,10 @@ def check_folder(folder: pathlib.Path) -> None:
     """Checks that a folder can hold several runs and their tables; creates nothing.
 
     Raises:
-      UserError: it is the directory of a run.
+      UserError: it is the directory of a run, or a file is in its place.
     """
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"out_dir={folder} can't be made (Not a directory); choose another --out_dir.")
     if (folder / "config.json").exists():
         raise UserError(f"out_dir={folder} is the directory of one run; choose another --out_dir for several.")

@@ -1,12 +1,13 @@
 """Launchers (`--launcher=local:jobs=2`): where the runs of a sweep, a comparison or a reproduction are executed."""
 
+import contextlib
 import getpass
 import importlib
 import os
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from fedwin.errors import UserError
@@ -50,6 +51,19 @@ def _package(name: str, launcher: str, extra: str) -> Any:
         raise UserError(f"launcher={launcher}: the package '{name}' is not installed; {remedy}.") from error
 
 
+@contextlib.contextmanager
+def _errors_to(path: pathlib.Path) -> Iterator[None]:
+    """Lets processes that the body starts write to a file what submitit's answer Ctrl-C with: tracebacks."""
+    terminal = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
 @LAUNCHERS.register("local")
 class Local(Launcher):
     """This host: several runs at a time, each in a process of its own (submitit).
@@ -67,13 +81,15 @@ class Local(Launcher):
         self.environment = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
 
     def open(self, folder: pathlib.Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._errors = folder / "errors.log"
         # Each part of a run advances: how often it is requeued is no matter.
         self._executor = self._submitit.AutoExecutor(folder, cluster=self.cluster, slurm_max_num_timeout=10**6)
         self._executor.update_parameters(**self.parameters)
 
     def submit(self, works: Sequence[Work]) -> list[str]:
         try:
-            with self._executor.batch():
+            with _errors_to(self._errors), self._executor.batch():
                 jobs = [self._executor.submit(work) for work in works]
         except self._submitit.core.utils.FailedJobError as error:
             raise UserError(f"launcher={self.cluster}: {str(error).strip().splitlines()[-1]}") from error

@@ -94,13 +94,18 @@ def test_states_are_read_from_the_folders(four, tmp_path):
     for name in "bde":
         (tmp_path / name).mkdir(exist_ok=True)
         write_json(tmp_path / name / "config.json", config)
-    lines = [{"seed": 0, "round": 10, "seconds": 5.0}, {"seed": 1, "round": 4, "seconds": 2.0}]
+    lines = [{"seed": s, "round": r, "seconds": r / 2} for s, r in ((0, 0), (0, 10), (1, 4))]
     (tmp_path / "d" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with locked(tmp_path / "d"):
-        states = {place.name: run["state"] for place, run in runs.states((str(tmp_path),)).items()}
+    jobs_of = lambda: {place.name: run["state"] for place, run in runs.states((str(tmp_path),)).items()}
+    with locked(tmp_path / "d"), locked(tmp_path / "jobs"):
+        states = jobs_of()
         shown = calls.called("list", "runs", "--state", str(tmp_path)).out
     assert states.pop("d") == "running: round 4 of seed 1, 2 rounds/s, 3.0 s left" and "s, 3.0 s left\n" in shown
     assert states == {"a": "failed: no memory.", "b": "ended", "c": "queued", "e": "stopped"}
+    (tmp_path / "e" / "metrics.jsonl").write_text("{\n{}\n")  # and the launcher has ended: d alone is in a queue
+    assert jobs_of() == states | {"c": "stopped", "d": "queued", "e": "damaged"}
+    with locked(tmp_path / "e"):
+        assert jobs_of()["e"] == "damaged"
     assert calls.called("list", "models", "--state").lines[0].startswith("error: --state has no effect with models")
 
 
@@ -162,6 +167,7 @@ def test_repeated_flags_of_a_command_stay_apart():
         (["--launcher=slurm:time=2"], r"launcher=slurm:time=2 is not a time limit; write 20m, 2h or 1d\."),
         (["--launcher=local", "--print_jobs"], r"--launcher has no effect with --print_jobs"),
         (["--launcher=local", "--dry_run"], r"--launcher has no effect with --dry_run"),
+        (["--launcher=local", f"--out_dir={__file__}/runs"], r"can't be made \(Not a directory\); choose another"),
         (["--launcher=local", "--search=optuna:trials=2"], r"start its command in several jobs|not installed"),
     ],
 )
