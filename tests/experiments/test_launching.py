@@ -128,6 +128,23 @@ def test_what_others_train_or_queued_is_not_submitted_again(four, tmp_path, monk
     assert jobs.launch(launcher, four, tmp_path) == {} and launcher.submitted == ["a", "d"]
 
 
+def test_a_run_that_outlives_its_job_is_waited_for(four, tmp_path, monkeypatch):
+    """The job of a is gone at the second look, its run ends before the fourth."""
+    place, held, launcher, looks = tmp_path / "a", contextlib.ExitStack(), Pretending(ends={"a": "Killed\n"}), []
+
+    def while_waiting(seconds):
+        looks.append(seconds == launcher.pause)  # not those of a lock
+        if sum(looks) == 1 and not place.exists():
+            place.mkdir()
+            held.enter_context(locked(place))
+        elif sum(looks) == 3:
+            finish(place)
+            held.close()
+
+    monkeypatch.setattr(jobs.time, "sleep", while_waiting)
+    assert jobs.launch(launcher, {place: four[place]}, tmp_path) == {} and launcher.submitted == ["a"]
+
+
 def test_a_second_launcher_and_a_run_without_its_parent_are_lines(four, tmp_path):
     with locked(tmp_path / "jobs") if (tmp_path / "jobs").mkdir() is None else None:
         with pytest.raises(UserError, match="jobs is in use by"):
