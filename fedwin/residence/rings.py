@@ -1,6 +1,6 @@
-"""Offloaded windows: ring buffers in record stores; the device holds the vectors of a dispatch.
+"""Offloaded windows and old models: ring buffers in record stores; the device holds what a dispatch needs.
 
-A ring buffer is a table whose clients are slot numbers: vector number n is the record n mod slots.
+A ring buffer is a table whose clients are slot numbers: vector (or model) number n is the record n mod slots.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import multi_process
+from fedwin import multi_process, tree
 from fedwin.core import Cohort
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import AnyArray
@@ -20,6 +20,7 @@ from fedwin.residence.saved import SnapshotRing
 from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, Reference, record_layout
 from fedwin.tree import PyTree
 from fedwin.window import Delay, PartialRing, Window, is_window
+from fedwin.wrappers.asynchronous import OLD_MODELS, OldModels
 
 
 def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
@@ -55,6 +56,8 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
     """
 
     def allocated(node):
+        if isinstance(node, OldModels):
+            return node.allocated(rounds)
         if not is_window(node):
             return node
         ages = node.ages
@@ -70,7 +73,7 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
         ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
         return node._replace(ring=ring)
 
-    return jax.tree.map(allocated, state, is_leaf=is_window)
+    return jax.tree.map(allocated, state, is_leaf=lambda node: is_window(node) or isinstance(node, OldModels))
 
 
 class OffloadedWindows(ClientTable):
@@ -96,13 +99,18 @@ class OffloadedWindows(ClientTable):
         self.table, self.place, self.placement = table, place, placement
         partial = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, PartialRing)}
         self.rings = {name: OffloadedRing(name, ring, store) for name, ring in partial.items()}
+        old = old_models_of(run)
+        self.models = None if old is None else OffloadedModels(old, store)
         self._count = 0
 
     def load(self, run, cohort: Cohort, rounds: int):
         run, slots = self.table.load(run, cohort, rounds)
+        self._count, before = rounds, {name: node.ring for name, node in windows_of(run).items()}
+        if self.models is not None:
+            ring, placement = self.models.load(int(run.round), cohort, rounds), self.placement(run)
+            run = with_old_models(run, self.place(ring, placement and placement.state.own))
         if not self.rings:
             return run, slots
-        self._count, before = rounds, {name: node.ring for name, node in windows_of(run).items()}
 
         def loaded(name, node):
             return self.rings[name].load(int(node.count), self._count) if name in self.rings else node.ring
@@ -124,17 +132,23 @@ class OffloadedWindows(ClientTable):
 
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
         self.table.prefetch(cohort, rounds)
+        if self.models is not None:
+            self.models.prefetch(self._count, cohort, rounds)
         for ring in self.rings.values():
             ring.prefetch(self._count, rounds)
 
     def write_back(self, run) -> None:
         self.table.write_back(run)
+        if self.models is not None:
+            self.models.write_back(run)
         for name, node in windows_of(run).items():
             if name in self.rings:
                 self.rings[name].write_back(node)
 
     def checkpoint(self, run):
         committed = {name: ring.commit(int(run.round)) for name, ring in self.rings.items()}
+        if self.models is not None:
+            run = with_old_models(run, self.models.commit(int(run.round)))
         return self.table.checkpoint(with_rings(run, lambda name, node: committed.get(name, node.ring)))
 
     def checkpoint_form(self, run):
@@ -152,17 +166,24 @@ class OffloadedWindows(ClientTable):
                 return fresh[name]
             return node.ring
 
+        if self.models is not None:
+            self.models.restore(saved.state.own)
+            saved = with_old_models(saved, run.state.own)
         return self.table.restore(with_rings(saved, ring), run)
 
     def reclaim(self) -> None:
         self.table.reclaim()
-        for ring in self.rings.values():
-            ring.reclaim()
+        for each in self._offloaded:
+            each.reclaim()
 
     def close(self) -> None:
-        for ring in self.rings.values():
-            ring.close()
+        for each in self._offloaded:
+            each.close()
         self.table.close()
+
+    @property
+    def _offloaded(self) -> list[Offload]:
+        return [each.offload for each in (*self.rings.values(), self.models) if each is not None]
 
 
 def client_table_of(table: ClientTable) -> ClientTable:
@@ -179,7 +200,8 @@ class OffloadedRing:
         empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         self.like = dataclasses.replace(like, entered=empty(like.entered), earlier=empty(like.earlier))
         layout = record_layout(jax.ShapeDtypeStruct((size,), like.dtype))
-        self._offload = Offload(None if store is None else store(name, layout, self.slots), layout, room)
+        own = None if store is None else store(f"{name}.ring", layout, self.slots)
+        self.offload = Offload(own, layout, room)
         # Two buffers for vectors that are pushed: one is written back while the next dispatch fills the other.
         self._spare: jax.Array | None = None
         self._written: jax.Array | None = None
@@ -190,14 +212,14 @@ class OffloadedRing:
 
     def prefetch(self, count: int, following: int) -> None:
         """Starts to read for the dispatch of `following` pushes that comes after the present one of `count`."""
-        self._offload.prefetch(vectors_leaving(self._base + count, following, self.ages) % self.slots)
+        self.offload.prefetch(vectors_leaving(self._base + count, following, self.ages) % self.slots)
 
     def load(self, base: int, count: int) -> PartialRing:
         """Returns the vectors of a dispatch as host arrays; `entered` is to come from `entered_buffer`."""
         self._base = base
         numbers = vectors_leaving(base, count, self.ages)
         leaving = leaving_indices(base, numbers, self.like)
-        (earlier,), _ = self._offload.load(numbers % self.slots, self._slots_of(base, count))
+        (earlier,), _ = self.offload.load(numbers % self.slots, self._slots_of(base, count))
         return dataclasses.replace(self.like, entered=(), earlier=earlier, base=np.int32(base), leaving=leaving)
 
     def entered_buffer(self, entered: jax.Array, sharding) -> jax.Array:
@@ -213,7 +235,7 @@ class OffloadedRing:
         pieces = jax.block_until_ready(on_devices).addressable_shards
         # A CPU device may use the array itself.
         if not any(start <= piece.data.unsafe_buffer_pointer() < start + earlier.nbytes for piece in pieces):
-            self._offload.reuse([earlier])
+            self.offload.reuse([earlier])
 
     def write_back(self, node: Window | Delay) -> None:
         """Starts to write the vectors that a dispatch pushed.
@@ -233,12 +255,12 @@ class OffloadedRing:
         vectors = np.asarray(entered.addressable_data(0) if view else multi_process.all_gather(entered))[:pushed]
         # A dispatch may go round a short ring buffer several times: the last vectors stay.
         vectors = vectors[-self.slots :]
-        self._offload.write_back(self._slots_of(self._base + pushed - len(vectors), len(vectors)), [vectors])
+        self.offload.write_back(self._slots_of(self._base + pushed - len(vectors), len(vectors)), [vectors])
         self._spare, self._written = self._written, entered
 
     def commit(self, round: int) -> Reference | np.ndarray | None:
         """Ends a snapshot; returns the ring buffer as a checkpoint holds it: a Reference, an array, or nothing."""
-        reference, store = self._offload.commit(round), self._offload.store
+        reference, store = self.offload.commit(round), self.offload.store
         return store.fields[0] if isinstance(store, MemoryStore) else reference
 
     def restore(self, source: AnyArray, count: int) -> None:
@@ -246,15 +268,82 @@ class OffloadedRing:
         snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
         stored = min(count, self.slots)
         slots = self._slots_of(count - stored, stored)
-        self._offload.restore(snapshot, slots, lambda some: [np.asarray(source[slots[some]])])
+        self.offload.restore(snapshot, slots, lambda some: [np.asarray(source[slots[some]])])
 
-    def reclaim(self) -> None:
-        """Frees the space of vectors that only removed checkpoints needed."""
-        self._offload.reclaim()
 
-    def close(self) -> None:
-        """Stops the thread and closes the store."""
-        self._offload.close()
+class OffloadedModels:
+    """The old models of an asynchronous run in a record store, which begins with that of round 0."""
+
+    def __init__(self, like: OldModels, store: Callable[[str, RecordLayout, int], RecordStore] | None):
+        leaves, self._structure = jax.tree.flatten(like.models)
+        self.length, self._base, self._like = len(like.place), 0, dataclasses.replace(like, models=())
+        layout = record_layout(jax.eval_shape(lambda models: tree.map(lambda leaf: leaf[0], models), like.models))
+        own = None if store is None else store(OLD_MODELS.rstrip("."), layout, self.length)
+        self.offload = Offload(own, layout, len(leaves[0]))
+        self.offload.restore(None, np.zeros(1, np.int64), lambda some: [np.asarray(leaf[:1]) for leaf in leaves])
+
+    def _entering(self, rounds: int) -> np.ndarray:
+        """Returns the slots of the models of a dispatch's server steps."""
+        return np.unique((self._base + 1 + np.arange(rounds)) % self.length)
+
+    def _needed(self, base: int, cohort: Cohort, rounds: int) -> np.ndarray:
+        """Returns the slots of the earlier models that a dispatch needs: its clients' starts, and the present one."""
+        assert cohort.staleness is not None
+        numbers = np.append(base, base + np.arange(rounds)[:, None] - cohort.staleness[:rounds])
+        return np.unique(numbers[numbers <= base] % self.length)
+
+    def prefetch(self, count: int, cohort: Cohort, following: int) -> None:
+        """Starts to read for the dispatch of `following` rounds that comes after the present one of `count`."""
+        self.offload.prefetch(self._needed(self._base + count, cohort, following))
+
+    def load(self, base: int, cohort: Cohort, rounds: int) -> OldModels:
+        """Returns the models of a dispatch as host arrays."""
+        self._base, needed = base, self._needed(base, cohort, rounds)
+        entering, place = self._entering(rounds), np.zeros(self.length, np.int32)
+        models, _ = self.offload.load(needed, entering)
+        slots = np.append(needed, np.setdiff1d(entering, needed))
+        place[slots] = np.arange(len(slots))
+        # A copy: a CPU device may use the array itself.
+        self._place = place.copy()
+        return dataclasses.replace(self._like, models=jax.tree.unflatten(self._structure, models), place=place)
+
+    def write_back(self, run) -> None:
+        """Starts to write the models of a dispatch's server steps."""
+        entered = self._entering(int(run.round) - self._base)
+        models = jax.tree.leaves(multi_process.all_gather(run.state.own.models))
+        self.offload.write_back(entered, [np.asarray(leaf)[self._place[entered]] for leaf in models])
+
+    def commit(self, round: int) -> PyTree:
+        """Ends a snapshot; returns the ring as a checkpoint holds it: a Reference, or a tree of [L, ...]."""
+        reference, store = self.offload.commit(round), self.offload.store
+        return jax.tree.unflatten(self._structure, store.fields) if isinstance(store, MemoryStore) else reference
+
+    def restore(self, ring: PyTree) -> None:
+        """Stores the models of a checkpoint, tree of [L, ...]."""
+        leaves = jax.tree.leaves(ring)
+        snapshot = leaves[0].snapshot if isinstance(leaves[0], SnapshotRing) else None
+        self.offload.restore(snapshot, np.arange(self.length), lambda some: [np.asarray(leaf[some]) for leaf in leaves])
+
+
+def old_models_of(run) -> OldModels | None:
+    """Returns the old models of a state, if they are not on the device as a whole."""
+    own = getattr(run.state, "own", None)
+    return own if isinstance(own, OldModels) else None
+
+
+def with_old_models(run, ring: PyTree):
+    """Returns a state with other old models."""
+    return run._replace(state=run.state._replace(own=ring))
+
+
+def with_newest_model(run):
+    """Returns a state with the newest of its old models alone if they are in a file, read from there."""
+    leaves, structure = jax.tree.flatten(getattr(run.state, "own", None))
+    if not leaves or not isinstance(leaves[0], SnapshotRing) or is_window(run.state.own):
+        return run
+    newest = int(run.round) % len(leaves[0])
+    models = jax.tree.unflatten(structure, [leaf[newest : newest + 1] for leaf in leaves])
+    return with_old_models(run, OldModels(models, np.zeros(len(leaves[0]), np.int32), 0))
 
 
 def windows_of(run) -> dict[str, Window | Delay]:
@@ -274,12 +363,17 @@ def with_rings(run, ring_of: Callable[[str, Window | Delay], PyTree]):
 
 
 def offloaded_rounds(run) -> int | None:
-    """Returns R of the PartialRings in a state; None where no ring buffer is offloaded."""
+    """Returns R of the ring buffers in a state; None where none is offloaded."""
+    if (old := old_models_of(run)) is not None:
+        return old.rounds
     return next((node.ring.rounds for node in windows_of(run).values() if isinstance(node.ring, PartialRing)), None)
 
 
 def without_vectors(run):
-    """Returns a state with SnapshotRings without vectors, as checkpoints have ring buffers, for PartialRings."""
+    """Returns a state with SnapshotRings without vectors, as checkpoints have ring buffers, for offloaded ones."""
+    if (old := old_models_of(run)) is not None:
+        empty = lambda leaf: SnapshotRing((len(old.place), *leaf.shape[1:]), leaf.dtype)
+        run = with_old_models(run, tree.map(empty, old.models))
 
     def ring(name, node):
         return SnapshotRing(node.ring.shape, node.ring.dtype) if isinstance(node.ring, PartialRing) else node.ring

@@ -48,20 +48,20 @@ class SavedTable(NamedTuple):
 
 
 class SnapshotRing(Lazy):
-    """A ring buffer [slots, P] of a checkpoint, read from a file on access."""
+    """A ring buffer [slots, ...] of a checkpoint, one field of its records, read from a file on access."""
 
-    def __init__(self, shape: tuple[int, int], dtype, snapshot: Snapshot | None = None):
-        self.shape, self.dtype, self.snapshot = shape, np.dtype(dtype), snapshot
+    def __init__(self, shape: tuple[int, ...], dtype, snapshot: Snapshot | None = None, number: int = 0):
+        self.shape, self.dtype, self.snapshot, self.number = shape, np.dtype(dtype), snapshot, number
 
     def with_length(self, slots: int) -> "SnapshotRing":
         """Returns the same vectors in a ring buffer of another length."""
         return SnapshotRing((slots, self.shape[1]), self.dtype, self.snapshot)
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
-        rows = np.zeros((stop - start, self.shape[1]), self.dtype)
+        rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
         if self.snapshot is not None:
             places = np.flatnonzero((self.snapshot.ids >= start) & (self.snapshot.ids < stop))
-            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[0]
+            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[self.number]
         return rows
 
 
@@ -84,8 +84,9 @@ def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) ->
     stored = Reference(**reference)
     if name != _TABLE:
         snapshot = Snapshot(directory / ring_folder(name), stored)
-        (vector,) = snapshot.layout.fields
-        return {name: SnapshotRing((stored.total, vector.shape[0]), vector.dtype, snapshot)}
+        ring = lambda number, field: SnapshotRing((stored.total, *field.shape), field.dtype, snapshot, number)
+        fields = enumerate(snapshot.layout.fields)
+        return {f"{name}.{field.name}".rstrip("."): ring(number, field) for number, field in fields}
     snapshot = Snapshot(directory / ROWS, stored)
     rows = {
         f"{_TABLE}.rows.{field.name}".rstrip("."): SnapshotLeaf(snapshot, number)

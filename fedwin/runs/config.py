@@ -296,7 +296,8 @@ class ExecutionOptions:
     )
     window: str = option(
         "auto",
-        "Where the models of windows and delays are stored: device, host, file, auto.",
+        "Where the models of windows and delays, and old ones of asynchronous servers, are stored: device, host, file, "
+        "auto.",
         words=("auto", "device", "host", "file"),
         operational=True,
     )

@@ -18,7 +18,7 @@ from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
 from fedwin.residence.blockwise import placed
 from fedwin.residence.examples import make_examples
-from fedwin.residence.rings import traceable, windows_of, with_rings, without_vectors
+from fedwin.residence.rings import traceable, windows_of, with_newest_model, with_rings, without_vectors
 from fedwin.residence.rows import DeviceTable, InitialRows, saved_or_initial_rows
 from fedwin.residence.saved import SavedTable, SnapshotRing, check_num_clients, has_all_clients, table_template
 from fedwin.residence.store import SnapshotLeaf
@@ -256,7 +256,8 @@ def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
 
 
 def _placed(run: engine.RunState) -> engine.RunState:
-    """Places a state on the device, except for windows in files, which are read on access."""
+    """Places a state on the device, except for windows in files, which are read on access, and old models in files."""
+    run = with_newest_model(run)
     in_files = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
     without = with_rings(run, lambda name, node: () if name in in_files else node.ring)
     return with_rings(placed(without), lambda name, node: in_files.get(name, node.ring))

@@ -16,7 +16,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
 from fedwin.residence.examples import TrainingExamples, example_memory, should_stream
-from fedwin.residence.rings import max_earlier, windows_of
+from fedwin.residence.rings import max_earlier, old_models_of, windows_of
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
@@ -358,7 +358,6 @@ class RunPlan:
             "cohorts": f"lower --rounds_per_dispatch={config.rounds_per_dispatch}",
             "checkpoints": "lower --keep_checkpoints, or choose another --out_dir",
             "rows in files": "lower --clients_per_round or --num_rounds, or choose another --out_dir",
-            "old models": f"lower max_staleness or concurrency of --asynchronous={config.asynchronous}",
             "windows in files": "shorten the windows, or choose another --out_dir",
         }
         if should_stream(self._federation, config.examples):
@@ -378,6 +377,7 @@ class RunPlan:
             offload = f"set --window={elsewhere}, or "
         flags = f"--algorithm={config.algorithm}" + "".join(f" or --wrap={text}" for text in config.wrap)
         advice["algorithm"] = f"{offload}shorten the windows of {flags}"
+        advice["old models"] = f"{offload}lower max_staleness or concurrency of --asynchronous={config.asynchronous}"
         advice["observers"] = f"{offload}shorten the windows of --observe={','.join(config.observe)}"
         return advice
 
@@ -422,9 +422,12 @@ def _shape_of_information(federation: Federation) -> dict[str, tuple[int, ...]]:
 
 def _window_plan(prepared: PreparedRun) -> WindowPlan:
     """Decides where windows are stored."""
-    found = windows_of(_shapes(prepared, 1, window_rounds=1)).values()
-    partial = [node.ring for node in found if isinstance(node.ring, PartialRing)]
+    shapes = _shapes(prepared, 1, window_rounds=1)
+    partial = [node.ring for node in windows_of(shapes).values() if isinstance(node.ring, PartialRing)]
     size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in partial)
+    if (old := old_models_of(shapes)) is not None:
+        of_model = tree.nbytes(old.models) // old.room(1)
+        size += len(old.place) * of_model
     kind = prepared.config.window
     if kind == "auto":
         memory = total_memory()
@@ -432,12 +435,13 @@ def _window_plan(prepared: PreparedRun) -> WindowPlan:
         kind = "device" if size <= HOST_TABLE_BYTES else offloaded
         if kind == "file" and size > free_disk(prepared.config.out_dir or "."):
             kind = "device"  # whose memory check names the windows to shorten
-    if not partial or kind == "device":
+    if not (partial or old) or kind == "device":
         return WindowPlan("device", None, size, 0)
 
     def vectors(rounds: int) -> int:
         # There are two buffers for new vectors: while a dispatch fills one, the other is written back.
-        return sum(
+        models = 0 if old is None else 2 * old.room(rounds) * of_model
+        return models + sum(
             (2 * rounds + max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in partial
         )
 

@@ -136,7 +136,7 @@ class Program:
         def store(name: str, layout: RecordLayout, slots: int) -> RecordStore:
             if self.plan.windows.kind == "host":
                 return MemoryStore(layout, slots)
-            return FileStore(checkpoints.directory / ring_folder(f"{name}.ring"), layout, slots, checkpoints.rounds)
+            return FileStore(checkpoints.directory / ring_folder(name), layout, slots, checkpoints.rounds)
 
         own = store if multi_process.is_first() else None
         return OffloadedWindows(table, run, own, place, self.strategy.placement)

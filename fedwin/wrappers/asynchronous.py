@@ -8,6 +8,8 @@ the clients without w, so that stale steps are shorter. Other parts of a message
 are not weighted: the mean of all clients' rows stays what it is. Rows cannot change while their client trains.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from fedwin.core import Algorithm
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
+from fedwin.tree import PyTree
 from fedwin.wrappers.base import after, single_round_trip
 
 # Names of the leaves of the ring in a run's state begin with this.
@@ -112,6 +115,38 @@ def buffer(
     return Buffer(size or clients_per_round, concurrency, weight, max_staleness, mixing, shrinks)
 
 
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["models", "place"], meta_fields=["size", "rounds"])
+@dataclasses.dataclass(frozen=True)
+class OldModels:
+    """Those of the last L broadcasts that a dispatch of R rounds needs, of a ring that is not on the device as a whole.
+
+    Attributes:
+      models: tree of [H, ...].
+      place: where broadcast number n is in `models`, at n mod L, int32 [L].
+      size: updates of a server step.
+      rounds: R; 0 before room is allocated.
+    """
+
+    models: PyTree
+    place: jax.Array | np.ndarray
+    size: int
+    rounds: int = 0
+
+    def room(self, rounds: int) -> int:
+        """Returns H: room for the models that clients start from, the present one, and one of every server step."""
+        return min(rounds * (self.size + 1) + 1, len(self.place))
+
+    def allocated(self, rounds: int | None) -> PyTree:
+        """Returns the ring with room for a dispatch of at most R rounds; None: with room for all, tree of [L, ...].
+
+        Its only model is that of round 0.
+        """
+        held = len(self.place) if rounds is None else self.room(rounds)
+        first = lambda x: jnp.zeros((held, *x.shape[1:]), x.dtype).at[0].set(x[0])
+        models = tree.map(first, self.models)
+        return models if rounds is None else dataclasses.replace(self, models=models, rounds=rounds)
+
+
 def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int]) -> Algorithm:
     """Returns an algorithm whose clients train from earlier broadcasts: that of `Client.staleness` rounds ago.
 
@@ -130,15 +165,23 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
         return phase.broadcast(params, inner), None if server.mixing is None else params
 
     def init(params, inner, key):
-        return tree.map(lambda x: jnp.broadcast_to(x, (longest() + 1, *jnp.shape(x))), sent(params, inner))
+        first = tree.map(lambda x: jnp.asarray(x)[None], sent(params, inner))
+        return OldModels(first, jnp.zeros(longest() + 1, jnp.int32), server.size)
+
+    held = lambda ring: ring.models if isinstance(ring, OldModels) else ring
+
+    def place(ring, round):
+        at = round % (longest() + 1)
+        return ring.place[at] if isinstance(ring, OldModels) else at
 
     def push(ring, model, inner, round):
-        replaced = lambda old, new: lax.dynamic_update_index_in_dim(old, new, (round + 1) % (longest() + 1), 0)
-        return tree.map(replaced, ring, sent(model.params, inner)), model
+        replaced = lambda old, new: lax.dynamic_update_index_in_dim(old, new, place(ring, round + 1), 0)
+        models = tree.map(replaced, held(ring), sent(model.params, inner))
+        return dataclasses.replace(ring, models=models) if isinstance(ring, OldModels) else models, model
 
     def client(ring, c):
         staleness = jnp.zeros((), jnp.int32) if c.staleness is None else c.staleness
-        at = lambda round: tree.map(lambda x: lax.dynamic_index_in_dim(x, round % (longest() + 1), 0, False), ring)
+        at = lambda round: tree.map(lambda x: lax.dynamic_index_in_dim(x, place(ring, round), 0, False), held(ring))
         down, start = at(c.round - staleness)
         update = phase.client(down, c._replace(round=c.round - staleness))
         # A factor of 1 would change bits: XLA rounds a product that is added up only once.
@@ -159,7 +202,7 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
 
     def wire(ring, message):
         one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-        return phase.wire(tree.map(one, ring[0]), message)
+        return phase.wire(tree.map(one, held(ring)[0]), message)
 
     changed = after(algorithm, init, push)
     phases = (
