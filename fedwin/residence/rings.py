@@ -339,7 +339,8 @@ def with_old_models(run, ring: PyTree):
 def with_newest_model(run):
     """Returns a state with the newest of its old models alone if they are in a file, read from there."""
     leaves, structure = jax.tree.flatten(getattr(run.state, "own", None))
-    if not leaves or not isinstance(leaves[0], SnapshotRing) or is_window(run.state.own):
+    # A wrapper's own windows, which may be in files too, have counts beside their vectors.
+    if not leaves or not all(isinstance(leaf, SnapshotRing) for leaf in leaves):
         return run
     newest = int(run.round) % len(leaves[0])
     models = jax.tree.unflatten(structure, [leaf[newest : newest + 1] for leaf in leaves])

@@ -296,8 +296,7 @@ class ExecutionOptions:
     )
     window: str = option(
         "auto",
-        "Where the models of windows and delays, and old ones of asynchronous servers, are stored: device, host, file, "
-        "auto.",
+        "Where windows, delays and old models of asynchronous servers are: device, host, file, auto.",
         words=("auto", "device", "host", "file"),
         operational=True,
     )

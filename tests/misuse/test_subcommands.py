@@ -24,9 +24,9 @@ COMPARE = [
         f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'",
         "observers | GiB | window=1000000000",
     ),
-    (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa/config.json is too long | check the arguments"),
+    (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
-    ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile/fedavg | Not a directory"),
+    ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
 ]
 REPRODUCE = [
     ("reproduce", "name what to reproduce | --list"),
@@ -40,7 +40,7 @@ SWEEP = [
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | Available: model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
-    ("sweep --grid=client_lr=0.1 --model=digits_mlp --out_dir=afile", "out_dir=afile/client_lr_0.1 | Not a directory"),
+    ("sweep --grid=client_lr=0.1 --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
     ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
 ]
 PARTITION = [
