@@ -59,6 +59,7 @@ def of_clients(trained: TrainedModel, ids, later: int = 0, held_out=False, **whi
     """Returns examples of clients, one client after the other, as they see them in the round after the checkpoint."""
     changes, federation = trained.prepared.changes, trained.prepared.federations[trained.seed]
     part, first = (federation.validation, EVALUATED) if held_out else (federation.partition, 0)
+    assert part is not None
     found = list(changes.of_clients(federation, part, ids, trained.round + later, first=first, **which))
     return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
 
