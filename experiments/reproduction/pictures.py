@@ -27,8 +27,8 @@ PRINTED: Json = {
     "linestyle": "none", "marker": "|", "color": "black", "markersize": 9, "markeredgewidth": 1.5
 }  # fmt: skip
 POINT: Json = {"markersize": 4, "linewidth": 1, "clip_on": False}
-# More rows than this are drawn closer together.
-MANY_ROWS = 16
+# More rows than this are drawn closer together; labels longer than this make a picture wider.
+MANY_ROWS, LONG_LABEL = 16, 24
 # Share of the rounds that is left out when the lower end of an accuracy axis is chosen: all methods rise steeply there.
 STEEP = 0.2
 
@@ -138,7 +138,8 @@ def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
 def _draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path) -> list[pathlib.Path]:
     """Draws the numbers of a table as points with bars, a panel per column, printed numbers next to ours.
 
-    A row has the color of its method, a variant its marker. The points of a panel are means over the same seeds.
+    A row has the color of its method, a variant its marker. The points of a panel are means over the same seeds; one
+    of which a seed diverged is at the edge.
     """
     losses = {type(value.cell.measure) for value in numbers} == {MeanLoss}
     drawable = lambda value: losses or isinstance(value.cell.measure, MeanLast)
@@ -151,7 +152,8 @@ def _draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
     height = max(2.2, (0.3 if len(rows) <= MANY_ROWS else 0.2) * len(rows) + 1.1)
     down = -(-len(columns) // ACROSS)
     across = -(-len(columns) // down)  # as even as possible: no panel is alone in a row
-    size = {"width": min(PANEL_WIDTH, PAGE_WIDTH / across), "height": height}
+    labels = 0.08 * max(0, max(len(row.title) for row in rows) - LONG_LABEL)
+    size = {"width": min(PANEL_WIDTH, PAGE_WIDTH / across) + labels / across, "height": height}
     with style.panels(path, _titled(item, scale), down, across, **size) as (figure, axes):
         for axis in axes.flat[len(columns) :]:
             axis.set_visible(False)
@@ -186,7 +188,7 @@ def _draw_panel(
     axis: Any, values: list[Value], rows: list[Variation], variants: list[Variation], printed: bool
 ) -> _Panel:
     """Draws the numbers of a column: means over the seeds that all its points have, a little apart by variant."""
-    trained = [value for value in values if value.mean is not None and not value.near_chance]
+    trained = [v for v in values if v.mean is not None and not v.diverged and not v.near_chance]
     trained = trained or [value for value in values if value.mean is not None]
     seeds = common_seeds(value.defined for value in trained)
     colors = style.row_colors([row.title for row in rows])

@@ -23,6 +23,7 @@ from ..tables.formats import (
     interval_bounds,
     markdown_table,
     mean_and_half_width,
+    seed_count,
     write_csv,
 )
 from . import verdicts
@@ -302,7 +303,7 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
     text = (
         f"Of one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
         f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
-        "is the number of seeds; fewer than three have no interval."
+        "is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
     digits: dict[Position, int] = {
@@ -315,7 +316,7 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
 def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
     """Returns '81.20 +- 0.30 (n = 5) (+1.20, [+0.50, +1.90])', or '(+1.20)' with too few seeds."""
     text = mean_and_half_width(mean, 1, digits)
-    text += f" (n = {mean.seeds})" if mean.seeds and "(n =" not in text else ""
+    text += f" (n = {seed_count(mean)})" if mean.seeds and "(n =" not in text else ""
     if difference is None or difference.mean is None:
         return text
     bounds = "" if difference.seeds < MIN_SEEDS else f", {interval_bounds(difference, 1, digits)}"

@@ -52,7 +52,7 @@ def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2
     text = f"{interval.mean * factor:.{digits}f}"
     if (half_width := shown(interval).half_width) is not None:
         return f"{text} +- {half_width * factor:.{digits}f}"
-    return f"{text} (n = {interval.seeds})" if interval.seeds > 1 else text
+    return f"{text} (n = {seed_count(interval)})" if interval.seeds > 1 else text
 
 
 def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) -> str:
