@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedwin import tree
 from fedwin import window as windows
@@ -54,9 +55,12 @@ class _WindowMean(NamedTuple):
         # The mean of one model is that model, bitwise.
         if self.size == 1 or not self.feedback:
             return own, values
-        mean = packing.unpack(windows.mean(own, 0, self.size))
-        mixed = mean if self.feedback == 1 else tree.lerp(self.feedback, values, mean)
-        return own, tree.where(round >= self.start, mixed, values)
+        mean = lambda: packing.unpack(windows.mean(own, 0, self.size))
+        if self.feedback == 1:
+            return own, tree.where(round >= self.start, mean(), values)
+        # In a branch of its own the mix rounds alike wherever the window is.
+        mixed = lambda: tree.lerp(self.feedback, values, mean())
+        return own, lax.cond(round >= self.start, mixed, lambda: values)
 
 
 def _after_the_server(algorithm, mean: _WindowMean, stats):

@@ -29,7 +29,7 @@ SMALL = Config(
     num_clients=40,
     model="logistic",
     algorithm="fedhbm",
-    wrap=["ima:window=2,start=6"],
+    wrap=["ima:window=3,start=2,feedback=0.5"],
     observe=["wima:window=2", "wima:window=9", "wima:window=11,weights=cosine"],
     num_rounds=15,
     clients_per_round=4,
