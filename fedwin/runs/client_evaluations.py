@@ -87,8 +87,7 @@ class ClientEvaluations:
         self.program = program
         self.evaluated = program.prepared.evaluated if evaluated is None else evaluated
         prepared, strategy = program.prepared, program.strategy
-        config = prepared.config
-        self.width = strategy.multiple(config.clients_per_round)
+        self.width = strategy.multiple(prepared.setting.sampling.largest)
         # At most as many clients at a time as in training.
         self._strategy = strategy._replace(chunk=strategy.chunk or self.width // strategy.num_devices)
         self._passes = {name: self._compiled(name) for name in self._names}
@@ -138,7 +137,7 @@ class ClientEvaluations:
                 clients.federation,
                 config.examples,
                 program.strategy,
-                config.clients_per_round,
+                program.prepared.setting.sampling.largest,
                 config.rounds_per_dispatch,
                 shared,
             )
