@@ -8,6 +8,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from fedwin import losses, models
 from fedwin.models.convolution.lowering import jaxprs_in
@@ -31,7 +32,8 @@ def of_jaxpr(jaxpr) -> int:
             total += 2 * math.prod(values) * math.prod(kernel[:-1])
         else:
             times = eqn.params["length"] if name == "scan" else 1
-            total += times * sum(of_jaxpr(inner) for _, inner in jaxprs_in(eqn))
+            inner = [times * of_jaxpr(each) for _, each in jaxprs_in(eqn)]
+            total += max(inner) if name == "cond" else sum(inner)
     return total
 
 
@@ -52,4 +54,5 @@ def gradient(case: Case):
 def of_round(case: Case) -> int:
     """Returns the operations of a round with one gradient per local step: clients x steps x those of the gradient."""
     function, shapes = gradient(case)
-    return case.clients * case.steps * of_jaxpr(jax.make_jaxpr(function)(*shapes).jaxpr)
+    jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
+    return case.clients * case.steps * of_jaxpr(dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0])

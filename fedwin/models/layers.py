@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import lax
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
@@ -35,6 +36,35 @@ def haiku_kernel(key, shape, dtype=jnp.float32):
     return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
 
 
+# Most outputs of a dense layer whose kernel's gradient is faster transposed on a CPU (BUILD_NOTES.md).
+FEW_OUTPUTS = 12
+
+
+@jax.custom_jvp
+def _product(x, kernel):
+    return lax.dot(x, kernel)
+
+
+def _tangent_of_kernel(tangent, y, x, kernel):
+    # The transpose is (dy^T x)^T, which the barrier keeps XLA from rewriting as x^T dy: the bits are the same.
+    turned = lambda x, k: lax.dot_general(x, lax.optimization_barrier(k.T), (((1,), (1,)), ((), ())))
+    return lax.platform_dependent(x, tangent, cpu=turned, default=lax.dot)
+
+
+_product.defjvps(lambda tangent, y, x, kernel: lax.dot(tangent, kernel), _tangent_of_kernel)
+
+
+def _dot_general(x, kernel, *axes, **options):
+    few = x.ndim == 2 and kernel.shape[-1] <= FEW_OUTPUTS
+    return _product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options)
+
+
+class Dense(nn.Dense):
+    """flax.linen.Dense; on rows [B, n] and with few outputs, its gradient is faster on a CPU."""
+
+    dot_general: Callable = _dot_general
+
+
 def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):
     """Applies a convolution with PyTorch's default initialization; call it inside a compact method.
 
@@ -62,7 +92,7 @@ def torch_dense(x, features, *, kernel_init=torch_kernel, **options):
     Returns:
       [..., features].
     """
-    return nn.Dense(features, kernel_init=kernel_init, bias_init=torch_bias(x.shape[-1]), **options)(x)
+    return Dense(features, kernel_init=kernel_init, bias_init=torch_bias(x.shape[-1]), **options)(x)
 
 
 def flatten(x):

@@ -74,17 +74,14 @@ def test_the_report_has_ratios_and_published_figures():
     common = {"case": "mnist_lr", "cohort": str(cases.CASES["mnist_lr"])}
     own = {"ms_per_round": 4.0, "quartiles_ms": [3.0, 5.0], "times_first": 1.0}
     own |= {"operations": 8 * 10**9, "share": 0.25, "memory": 3 << 29}
-    records = [
-        common | {"who": "fedwin"} | own,
-        common | {"who": "fedjax"} | own | {"times_first": 1.5},
-        common | {"who": "torch", "absent": "No module named 'torch'"},
-    ]
+    absent = common | {"who": "torch", "absent": "No module named 'torch'"}
+    records = [common | own | {"who": "fedwin"}, common | own | {"who": "fedjax", "times_first": 1.5}, absent]
     text = bench.report_text({"machine": "a toy", "load_before": [0.5], "records": records})
     assert "1.50 x" in text and "absent" in text and "0.4 s" in text and "FLUTE 1:26 min" in text
     assert "8 2000 25.0% 1.50" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["mlp", "transformer", "vit"])
+@pytest.mark.parametrize("name", ["mnist_lr", "mlp", "transformer", "vit"])
 def test_counted_operations_are_those_of_xla(name):
     case = cases.scaled(cases.CASES[name], "2x3x4")
     function, shapes = operations.gradient(case)
@@ -92,8 +89,9 @@ def test_counted_operations_are_those_of_xla(name):
     assert 0.9 * counted < operations.of_round(case) < counted  # XLA counts sums and functions, too
 
 
-def test_counted_operations_of_convolutions_and_loops_are_those_of_xla():
-    shapes = jax.ShapeDtypeStruct((2, 9, 9, 8), np.float32), jax.ShapeDtypeStruct((3, 3, 8, 16), np.float32)
+@pytest.mark.parametrize("channels", [1, 8])
+def test_counted_operations_of_convolutions_and_loops_are_those_of_xla(channels):
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((2, 9, 9, channels), (3, 3, channels, 16))]
     count = lambda function, *shapes: operations.of_jaxpr(jax.make_jaxpr(function)(*shapes).jaxpr)
 
     def gradients(convolve):  # of x and of the kernel, after a forward pass
@@ -118,13 +116,11 @@ def test_transformers_are_the_same_in_torch(name, monkeypatch):
     params = jax.tree.map(noise, variables.params)
     network = torch_nets.build(case.model, case.shape, case.classes)
     own = {}
+    norm = lambda name, layer: own.update({f"{name}.weight": layer["scale"], f"{name}.bias": layer["bias"]})
 
     def dense(name, *layers):
         own[f"{name}.weight"] = np.concatenate([layer["kernel"].T for layer in layers])
         own[f"{name}.bias"] = np.concatenate([layer["bias"] for layer in layers])
-
-    def norm(name, layer):
-        own[f"{name}.weight"], own[f"{name}.bias"] = layer["scale"], layer["bias"]
 
     blocks = [params[key] for key in sorted(params) if key.startswith("block")]
     for i, block in enumerate(blocks):
@@ -149,9 +145,7 @@ def test_transformers_are_the_same_in_torch(name, monkeypatch):
     x, y = cases.examples(case)
     batch = {"x": x[0], "y": y[0], "mask": np.ones(3, np.float32)}
     logits = model.apply(variables._replace(params=params), batch, None, False).logits
-    with torch.no_grad():
-        theirs = network(torch_nets.tensors(x, y)[0][0])
-    theirs = theirs.movedim(1, -1).numpy()
+    theirs = network(torch_nets.tensors(x, y)[0][0]).detach().movedim(1, -1).numpy()
     np.testing.assert_allclose(theirs, logits, rtol=1e-4, atol=1e-4)
 
 

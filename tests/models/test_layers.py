@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jax.test_util import check_grads
 
 from fedwin import testing
 from fedwin.models import layers
@@ -29,9 +30,7 @@ def test_groups_divide_the_channels():
 
 def batch_norm(x, mask=None, train=True, stats=None):
     layer = BatchNorm()
-    variables = layer.init(jax.random.key(0), x, True)
-    if stats is not None:
-        variables = {**variables, "batch_stats": stats}
+    variables = layer.init(jax.random.key(0), x, True) | ({} if stats is None else {"batch_stats": stats})
     return layer.apply(variables, x, train, mask, mutable=["batch_stats"])
 
 
@@ -48,11 +47,9 @@ def test_batch_norm_ignores_padded_rows():
     y, updated = batch_norm(padded, mask=jnp.array([1.0, 1, 1, 0, 0]))
     want, wanted = batch_norm(x[:3])
     np.testing.assert_allclose(y[:3], want, rtol=1e-5, atol=1e-5)
-    for a, b in zip(jax.tree.leaves(updated), jax.tree.leaves(wanted)):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), updated, wanted)
     _, untouched = batch_norm(padded, mask=jnp.zeros(5))
-    np.testing.assert_array_equal(untouched["batch_stats"]["mean"], jnp.zeros(4))
-    np.testing.assert_array_equal(untouched["batch_stats"]["var"], jnp.ones(4))
+    jax.tree.map(np.testing.assert_array_equal, untouched["batch_stats"], {"mean": jnp.zeros(4), "var": jnp.ones(4)})
 
 
 def test_batch_norm_evaluates_with_running_statistics():
@@ -61,6 +58,17 @@ def test_batch_norm_evaluates_with_running_statistics():
     y, updated = batch_norm(x, train=False, stats=stats)
     np.testing.assert_allclose(y, (x - jnp.arange(4.0)) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(updated["batch_stats"]["mean"], stats["mean"])
+
+
+def test_a_dense_layer_with_few_outputs_has_the_bits_and_derivatives_of_flax():
+    x = jax.random.normal(jax.random.key(0), (10, 784))
+    params = nn.Dense(10).init(jax.random.key(1), x)
+    gradient = lambda layer: jax.jit(jax.grad(lambda params: jnp.sum(layer.apply(params, x) ** 2)))
+    own, flax = (gradient(kind(10)).lower(params).compile() for kind in (layers.Dense, nn.Dense))
+    jax.tree.map(np.testing.assert_array_equal, own(params), flax(params))
+    turned = ("f32[784,10]{0,1} dot(", "f32[10,784]{1,0} dot(")  # the longer rows of the result are its inner axis
+    assert [any(text in program.as_text() for text in turned) for program in (own, flax)] == [True, False]
+    check_grads(layers.Dense(2).apply, (nn.Dense(2).init(jax.random.key(2), x[:, :5]), x[:, :5]), 2, rtol=1e-2)
 
 
 def test_initializers_have_the_spread_of_the_libraries_they_imitate():
@@ -82,17 +90,16 @@ def test_initializers_have_the_spread_of_the_libraries_they_imitate():
 
 
 def test_convolution_biases_have_pytorchs_bound():
-    x = jnp.zeros((1, 3, 3, 4))
+    class Net(nn.Module):
+        groups: int
+
+        @nn.compact
+        def __call__(self, x):
+            return layers.torch_conv(x, 2048, (3, 3), feature_group_count=self.groups, name="conv")
+
     for groups, fan_in in ((1, 36), (4, 9)):
-        module = functools.partial(layers.torch_conv, features=2048, kernel_size=(3, 3), feature_group_count=groups)
-
-        class Net(nn.Module):
-            @nn.compact
-            def __call__(self, x):
-                return module(x, name="conv")
-
-        init = jax.jit(Net().init, compiler_options=testing.compile_options())
-        bias = init(jax.random.key(0), x)["params"]["conv"]["bias"]
+        init = jax.jit(Net(groups).init, compiler_options=testing.compile_options())
+        bias = init(jax.random.key(0), jnp.zeros((1, 3, 3, 4)))["params"]["conv"]["bias"]
         assert 0.98 * fan_in**-0.5 < np.abs(bias).max() <= fan_in**-0.5
 
 

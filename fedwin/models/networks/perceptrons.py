@@ -5,7 +5,7 @@ from flax import linen as nn
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
-from fedwin.models.layers import Initializer, flatten, haiku_kernel
+from fedwin.models.layers import Dense, Initializer, flatten, haiku_kernel
 from fedwin.models.network_builder import Depth, Width, network
 
 
@@ -21,8 +21,8 @@ class MLP(nn.Module):
     def __call__(self, x):
         x = flatten(x)
         for i, width in enumerate(self.hidden):
-            x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init, dtype=self.dtype, name=f"dense{i + 1}")(x))
-        logits = nn.Dense(self.num_classes, kernel_init=self.kernel_init, dtype=self.dtype, name="classifier")(x)
+            x = nn.relu(Dense(width, kernel_init=self.kernel_init, dtype=self.dtype, name=f"dense{i + 1}")(x))
+        logits = Dense(self.num_classes, kernel_init=self.kernel_init, dtype=self.dtype, name="classifier")(x)
         return logits, x
 
     def torch_modules(self):

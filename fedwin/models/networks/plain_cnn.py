@@ -10,7 +10,7 @@ from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.models.convolution import Conv, avg_pool, max_pool
-from fedwin.models.layers import GroupNorm, Initializer, dropout, flatten, haiku_kernel, torch_conv, torch_dense
+from fedwin.models.layers import Dense, GroupNorm, Initializer, dropout, flatten, haiku_kernel, torch_conv, torch_dense
 from fedwin.models.model import MODELS
 from fedwin.models.network_builder import Width, check_groups, network, widths_of
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
@@ -108,7 +108,7 @@ class DropoutCNN(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool):
         conv = functools.partial(Conv, padding="VALID", kernel_init=self.kernel_init, dtype=self.dtype)
-        dense = functools.partial(nn.Dense, kernel_init=self.kernel_init, dtype=self.dtype)
+        dense = functools.partial(Dense, kernel_init=self.kernel_init, dtype=self.dtype)
         x = nn.relu(conv(32, (3, 3), name="conv1")(x))
         # max and ReLU commute, so the ReLU runs on a quarter of the map.
         x = nn.relu(max_pool(conv(64, (3, 3), name="conv2")(x), (2, 2)))
