@@ -1,5 +1,7 @@
 """Hands runs to a launcher until each has ended: a job is one run directory and one `fedwin train` command.
 
+The jobs of a search are processes that share its study, each with one `fedwin sweep` command.
+
 What has ended is decided by the run directories alone: a run with summary.json has ended, one whose lock is held runs.
 jobs/jobs.json holds the ids of jobs, which a scheduler may still know when the same command continues.
 """
@@ -9,7 +11,7 @@ import pathlib
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from absl import flags
@@ -29,23 +31,27 @@ from .cli import command_line, unused
 # Below the folder of the runs: the list of jobs, the output of each, and the launcher's own files.
 FOLDER, LIST = "jobs", "jobs.json"
 FLAGS = ["launcher", "print_jobs"]
+# Names of the processes of a search begin with this.
+PROCESS = "search_process_"
 # Directory -> why its run has not finished.
 Failures = dict[pathlib.Path, str]
 Report = Callable[[dict[str, Summary]], object]
 
 
 class Job(NamedTuple):
-    """A run; `ready` returns whether it can start."""
+    """A run, or one process of a `search` by its flags; whether it is `ready` to start, and has `ended`."""
 
     label: str
     config: Config
     ready: Callable[[], bool] = lambda: True
+    search: Sequence[str] = ()
+    ended: Callable[[pathlib.Path], bool] = lambda directory: (directory / "summary.json").is_file()
 
     @property
     def command(self) -> list[str]:
         """The command, with the Python of this process."""
-        module = f"{__package__}.train"
-        return [sys.executable, "-m", module, *command_line.flags_of(self.config)]
+        module, own = ("sweep", self.search) if self.search else ("train", command_line.flags_of(self.config))
+        return [sys.executable, "-m", f"{__package__}.{module}", *own]
 
 
 def run_all(launcher: Launcher, configs: Mapping[str, Config], folder: pathlib.Path, report: Report) -> None:
@@ -87,8 +93,9 @@ def launch(launcher: Launcher, jobs: Mapping[pathlib.Path, Job], folder: pathlib
     Raises:
       UserError: the same command runs already, or the launcher takes no jobs.
     """
-    if not (launcher.jobs and jobs):
+    if not launcher.jobs:
         _print(jobs)
+    if not (launcher.jobs and jobs):
         return {}
     place = folder / FOLDER
     try:
@@ -125,7 +132,7 @@ class _Loop:
         self.out = {path: before[name] for path, name in self.names.items() if before.get(name) in alive}
         self.waiting = dict.fromkeys(path for path in jobs if path not in self.out)
         self.written: dict[str, dict[str, str]] = {}
-        print(f"{len(jobs)} runs, {launcher.jobs} at a time; their output: {place}", flush=True)
+        print(f"{len(jobs)} job(s), {launcher.jobs} at a time; their output: {place}", flush=True)
 
     def left(self) -> bool:
         """Looks after all jobs once; returns whether some are left."""
@@ -133,7 +140,7 @@ class _Loop:
         for path in [path for path, name in self.out.items() if name not in alive]:
             del self.out[path]
             error, last = _last_lines(self._log(path))
-            if _has_ended(path):
+            if self.jobs[path].ended(path):
                 self._end(path)
             elif " is in use by " in error or is_locked(path):  # another process was quicker, or outlives its job's
                 self.waiting[path] = None
@@ -153,7 +160,7 @@ class _Loop:
         room = (self.launcher.takes or self.launcher.jobs) - len(self.out)
         chosen, others = list[pathlib.Path](), False  # whether other processes train some
         for path in list(self.waiting):
-            if _has_ended(path):
+            if self.jobs[path].ended(path):
                 self._end(path)
             elif len(chosen) < room and self.jobs[path].ready():
                 if is_locked(path):
@@ -179,10 +186,6 @@ class _Loop:
 
     def _log(self, path: pathlib.Path) -> pathlib.Path:
         return self.place / f"{command_line.folder_name(self.names[path])}.log"
-
-
-def _has_ended(directory: pathlib.Path) -> bool:
-    return (directory / "summary.json").is_file()
 
 
 def _last_lines(log: pathlib.Path) -> tuple[str, str]:

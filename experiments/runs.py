@@ -17,7 +17,7 @@ from fedwin.runs.directory import delete
 from fedwin.runs.metrics_log import read_lines
 
 from .cli import requirements, subcommand, unused
-from .launching import FOLDER, LIST, entries
+from .launching import FOLDER, LIST, PROCESS, entries
 from .records import run_directories
 
 ARGUMENTS = "[FOLDER ...]"
@@ -71,7 +71,8 @@ def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
     jobs = dict[pathlib.Path, dict[str, str] | None]()
     for folder in lists:  # without its launcher, what is in no queue is started by nobody
         goes_on = is_locked(folder / FOLDER)
-        jobs |= {folder / name: job if job or goes_on else None for name, job in entries(folder).items()}
+        found = {name: job for name, job in entries(folder).items() if PROCESS not in name or "failed" in job}
+        jobs |= {folder / name: job if job or goes_on else None for name, job in found.items()}
     waiting = dict.fromkeys((*HEAD, "dataset", "num_rounds"), "-") | {"seeds": ["-"]}
     runs = {place: waiting for place in jobs} | _found(folders)
     return {place: run | {"state": _now(place, run, jobs.get(place))} for place, run in sorted(runs.items())}

@@ -17,13 +17,15 @@ from absl import flags
 
 from fedwin import jax_config, multi_process
 from fedwin.errors import UserError, escape
+from fedwin.files import is_locked
 from fedwin.losses import LOSSES
 from fedwin.registry.ranges import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config, default_of
 
 from . import launching
-from .cli import config_flags, picture_format, processes, requirements, subcommand, unused
+from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
+from .records import run_directories
 from .tables import formats, grid, search, sweeps
 from .tables.comparison import PLAIN
 from .tables.sweeps import METRICS, Sweep
@@ -96,7 +98,8 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
     """Runs a search, writes its files, prints its table and names the winner."""
     given = flags.FLAGS
     space = search.parse(texts)
-    _refuse_replaced([name for name, (field, _) in space.items() if not isinstance(default_of(field), list)])
+    replaced = [name for name, (field, _) in space.items() if not isinstance(default_of(field), list)]
+    _refuse_replaced(replaced)
     if multi_process.count() > 1:
         raise UserError(
             "search=optuna: several processes can't compute its runs together; start the same command several times "
@@ -104,12 +107,27 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
         )
     if requirements.requested():
         raise UserError("search=optuna draws its runs one by one; for --dry_run leave out --search and name values.")
-    unused.refuse(launching.FLAGS, "on a search", "start its command in several jobs, which share the study")
+    unused.refuse(["print_jobs"], "on a search", "start its command in several jobs, which share the study")
     select, base = select_metric(given.select, config_flags.config_from_flags(), space)
     folder = _folder(base)
     formats.make_folder(folder)
-    study = search.Search(settings, space, dataclasses.replace(base, out_dir=str(folder)), select, given.readout)
-    _report(study.run(), folder)
+    launcher, base = launching.chosen(), dataclasses.replace(base, out_dir=str(folder))
+    study = search.Search(settings, space, base, select, given.readout, here=launcher is None)
+    if launcher is None:
+        _report(study.run(), folder)
+        return
+    own = {"search": given.search, "select": select, "readout": given.readout, "format": picture_format.chosen()}
+    # Processes of an earlier launcher that was killed go on; a scheduler knows its own.
+    most = launcher.jobs if launcher.takes else launcher.jobs - sum(map(is_locked, run_directories(folder)))
+    names = [f"{launching.PROCESS}{number + 1}" for number in range(min(max(most, 1), study.left()))]
+    drawn = tuple(f"--{config_flags.flag_of(name)}=" for name in replaced)
+    command = [flag for flag in command_line.flags_of(base) if not flag.startswith(drawn)]
+    command += [f"--{name}={value}" for name, value in own.items()] + [f"--grid={text}" for text in texts]
+    job = launching.Job("", base, search=command, ended=lambda _: not study.left())
+    failed = launching.launch(launcher, {folder / name: job._replace(label=name) for name in names}, folder)
+    if (sweep := study.recorded()).points:
+        _report(sweep, folder)
+    launching.conclude(failed)
 
 
 def _refuse_replaced(fields: Collection[str]) -> None:

@@ -190,15 +190,18 @@ class Search:
     Args:
       space: field -> texts of its values.
       base: flags of all runs, whose out_dir is the folder.
+      here: whether this process trains them.
 
     Raises:
       UserError: the folder holds a study of another search, or the runs of the lowest values would be rejected.
     """
 
-    def __init__(self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str):
+    def __init__(
+        self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str, here: bool = True
+    ):
         self.settings, self.space, self.base, self.select, self.readout = settings, space, base, select, readout
         lowest = point_of(space, _LOWEST)
-        sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout)
+        sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout, here)
         self.optuna = importlib.import_module("optuna")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
         median = self.optuna.pruners.MedianPruner(settings.startup, base.num_rounds // 4)
@@ -239,7 +242,12 @@ class Search:
             except InUse:  # another process was quicker
                 pass
             time.sleep(sweeps.PAUSE)
-        return self._recorded()
+        return self.recorded()
+
+    def left(self) -> int:
+        """Returns the number of trials that have not ended."""
+        ended = [trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False)]
+        return max(len(ended), self.settings.trials) - sum(ended)
 
     def _next(self) -> Any:
         """Returns a trial to run, one that an ended process left behind or a new one; None at the end.
@@ -287,7 +295,12 @@ class Search:
         else:
             self.study.tell(trial, score.mean, skip_if_finished=True)
 
-    def _recorded(self) -> sweeps.Sweep:
+    def recorded(self) -> sweeps.Sweep:
+        """Returns the trials that have ended, without those that failed, in their order.
+
+        Raises:
+          UserError: the run of one is gone.
+        """
         sweep = sweeps.Sweep(
             {name: pieces for name, (_, pieces) in self.space.items()}, {}, {}, {}, self.select, self.readout
         )

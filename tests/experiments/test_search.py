@@ -92,10 +92,8 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
 
     def rows(folder):
         with open(folder / "sweep.csv", newline="") as file:
-            left_out = "rounds_per_second"
-            return [
-                {k: v.replace(str(folder), "") for k, v in row.items() if k != left_out} for row in csv.DictReader(file)
-            ]
+            read = [{k: v.replace(str(folder), "") for k, v in row.items()} for row in csv.DictReader(file)]
+            return [row | {"rounds_per_second": ""} for row in read]
 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     flags = shlex.split(FLAGS)
@@ -110,6 +108,8 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     text = (whole / "sweep.md").read_text()
     assert "- `client_lr`: `log:0.001..10`" in text and "pruned runs, which are not ranked" in text
     assert (whole / "sweep.png").stat().st_size > 5000
+    launched = calls.called("sweep", *flags, f"--out_dir={tmp_path}/jobs", "--launcher=local:jobs=1")
+    assert launched.status == 0 and rows(tmp_path / "jobs") == table, launched.lines  # one job: the same draws
 
     report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1}
 
