@@ -245,7 +245,7 @@ class _Pages:
             path = drawings / f"{file_stem(item)}.png"
             pictures.draw_models(item, scale, source, path)
             blocks = [f"### {item.name} ({scale}): {item.titled(scale)}"]
-            blocks += [f"Stand-in: {item.standin}"] if scale != "paper" and item.standin else []
+            blocks += [f"Stand-in: {item.standin}"] if scale == "trend" and item.standin else []
             if item.claims:
                 seeds = list(figure_files.read(source)[0][READINGS])
                 over = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"

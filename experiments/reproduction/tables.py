@@ -257,7 +257,7 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
     """
     scale, trained = results.scale, [value for value in numbers if value.by_seed]
     blocks = [f"### {item.name} ({scale}): {item.titled(scale)}"]
-    if scale != "paper" and item.standin:
+    if scale == "trend" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
     if item.paired and item.draw != "curves":
         blocks += paired_blocks(results, item, trained)
