@@ -18,7 +18,7 @@ from fedwin.callbacks import Callback
 from fedwin.callbacks.scores import is_lower
 from fedwin.data.formats.files import reading
 from fedwin.errors import UserError
-from fedwin.files import InUse, check_unlocked
+from fedwin.files import InUse, check_unlocked, locked
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 from fedwin.runs.config import Config, default_of
@@ -196,9 +196,7 @@ class Search:
       UserError: the folder holds a study of another search, or the runs of the lowest values would be rejected.
     """
 
-    def __init__(
-        self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str, here: bool = True
-    ):
+    def __init__(self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str, here: bool):
         self.settings, self.space, self.base, self.select, self.readout = settings, space, base, select, readout
         lowest = point_of(space, _LOWEST)
         sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout, here)
@@ -234,15 +232,18 @@ class Search:
         Raises:
           UserError: a run is rejected.
         """
-        while (trial := self._next()) is not None:
+        while True:
             try:
+                with locked(self.base.out_dir):  # while a process draws, no other one does
+                    trial = self._next()
+                if trial is None:
+                    return self.recorded()
                 if trial:
                     self._run(trial)
                     continue
             except InUse:  # another process was quicker
                 pass
             time.sleep(sweeps.PAUSE)
-        return self.recorded()
 
     def left(self) -> int:
         """Returns the number of trials that have not ended."""
@@ -267,7 +268,9 @@ class Search:
         if number >= self.settings.trials:
             return False if busy else None
         self._seed_sampler(number)
-        return self.study.ask()
+        trial = self.study.ask()
+        point_of(self.space, trial)
+        return trial
 
     def _seed_sampler(self, number: int) -> None:
         """Gives the study a sampler of a trial: its draws do not depend on when this process began."""

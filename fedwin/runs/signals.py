@@ -57,10 +57,11 @@ class Watch:
 
     def listen(self, reader: socket.socket) -> None:
         """Receives the numbers of signals from a socket until its other end is closed."""
-        while data := reader.recv(64):
-            for number in data:
-                if number in SIGNALS:
-                    self._receive(number)
+        with reader:
+            while data := reader.recv(64):
+                for number in data:
+                    if number in SIGNALS:
+                        self._receive(number)
 
     def _receive(self, number: int) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ import pytest
 
 from experiments.tables import grid, search, sweep_picture
 from fedwin.errors import UserError
+from fedwin.files import is_locked
 from tests.misuse import calls
 
 FLAGS = (
@@ -95,6 +96,8 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
             read = [{k: v.replace(str(folder), "") for k, v in row.items()} for row in csv.DictReader(file)]
             return [row | {"rounds_per_second": ""} for row in read]
 
+    draw = search.Search._next  # one process at a time, lest two draw the same
+    monkeypatch.setattr(search.Search, "_next", lambda self: {True: draw}[is_locked(self.base.out_dir)](self))
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     flags = shlex.split(FLAGS)
     ended = calls.called("sweep", *flags, f"--out_dir={whole}")
