@@ -28,11 +28,9 @@ from fedwin.runs.directory import finished_summary
 
 from .cli import command_line, unused
 
-# Below the folder of the runs: the list of jobs, the output of each, and the launcher's own files.
-FOLDER, LIST = "jobs", "jobs.json"
+# Below the folder of the runs: the list of jobs, the output of each, and the launcher's own files; names of processes.
+FOLDER, LIST, PROCESS = "jobs", "jobs.json", "search_process_"
 FLAGS = ["launcher", "print_jobs"]
-# Names of the processes of a search begin with this.
-PROCESS = "search_process_"
 # Directory -> why its run has not finished.
 Failures = dict[pathlib.Path, str]
 Report = Callable[[dict[str, Summary]], object]
