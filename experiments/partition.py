@@ -153,6 +153,9 @@ def draw_picture(
         raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
     else:
         figure, axes = (_skew if kind == "skew" else _bubbles)(part, dataset, histogram[:shown])
+        if (classes := histogram.shape[1]) <= 30:
+            names = dataset.class_names if len(dataset.class_names or ()) == classes else range(classes)
+            axes.set_yticks(range(classes), list(map(str, names)))
     of = f" ({shown} of {part.num_clients})" if shown < part.num_clients else ""
     label = "example" if kind == "examples" else "quantile bin" if dataset.task == "regression" else "class"
     axes.set(xlabel=f"client{of}", ylabel=label, title=f"{dataset.name}, {part.report['partition']}")
@@ -193,9 +196,6 @@ def _bubbles(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray)
     axes.set(ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.set_axisbelow(True)
-    if classes <= 30:
-        names = dataset.class_names if len(dataset.class_names or ()) == classes else range(classes)
-        axes.set_yticks(range(classes), list(map(str, names)))
     if clients <= 60:
         axes.set_xticks(range(0, clients, 1 if clients <= 20 else 5))
     return figure, axes
@@ -206,13 +206,16 @@ def _skew(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):
     shares = style.PERCENT * histogram / histogram.sum(1, keepdims=True)
     image = heat.imshow(shares.T, aspect="auto", origin="lower", vmin=0, vmax=style.PERCENT)
     figure.colorbar(image, ax=heat, label="share of the client's examples (%)")
-    sizes.hist(part.sizes, BINS, color=style.NEUTRAL)
+    least, most = part.sizes.min(), part.sizes.max()
+    sizes.hist(part.sizes, min(BINS, most - least + 3), (least - 1.5, most + 1.5), color=style.NEUTRAL)
     sizes.set(xlabel=f"examples of a client; Gini {analysis.gini(part.sizes):.2f}", ylabel="clients")
     largest = {name: most or max(histogram.shape[1] - 1, 1) for name, most in DISTANCES.values()}
     for name, each in distances_of(part, dataset.task).items():
         label = f"{name}, of at most {largest[name]:g}: mean {each.mean():.2f}"
         distances.hist(each / largest[name], np.linspace(0, 1, BINS + 1), histtype="step", linewidth=1.5, label=label)
     distances.set(xlabel="distance of labels to those of all clients / largest", ylabel="clients", xlim=(0, 1))
+    for axis in (heat.xaxis, sizes.xaxis, sizes.yaxis, distances.yaxis):
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     figure.legend(*distances.get_legend_handles_labels(), loc="outside lower right", ncols=4, fontsize=8, frameon=False)
     return figure, heat
 
