@@ -207,7 +207,7 @@ def _skew(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):
     image = heat.imshow(shares.T, aspect="auto", origin="lower", vmin=0, vmax=style.PERCENT)
     figure.colorbar(image, ax=heat, label="share of the client's examples (%)")
     least, most = part.sizes.min(), part.sizes.max()
-    sizes.hist(part.sizes, min(BINS, most - least + 3), (least - 1.5, most + 1.5), color=style.NEUTRAL)
+    sizes.hist(part.sizes, min(BINS, most - least + 3), range=(least - 1.5, most + 1.5), color=style.NEUTRAL)
     sizes.set(xlabel=f"examples of a client; Gini {analysis.gini(part.sizes):.2f}", ylabel="clients")
     largest = {name: most or max(histogram.shape[1] - 1, 1) for name, most in DISTANCES.values()}
     for name, each in distances_of(part, dataset.task).items():
