@@ -3,6 +3,8 @@
 import itertools
 import pathlib
 
+from fedwin.data.sources.cifar_names import CIFAR10
+
 from .. import standin
 from ..items import Item, Override, Variation
 from ..measures import MeanLast
@@ -38,17 +40,27 @@ PARTS = (
         for part in ("head", "middle", "tail")
     ),
 )
+CLASSES = tuple(
+    Variation(
+        f"tail_class{number}",
+        f"{name} ({int(5000 * 50 ** (-number / 9)):,})",
+        TAIL,
+        measure=MeanLast(metric=f"accuracy_class{number}", name=f"accuracy, {name}"),
+    )
+    for number, name in enumerate(CIFAR10)
+)
 # The best of those that were tried, by the model's accuracy (%) on held-out examples.
 _TRIED = lines_of(pathlib.Path(__file__).with_suffix(".csv"))
 _BEST = {(one["method"], one["column"]): one for one in sorted(_TRIED, key=lambda one: float(one["accuracy"]))}
 SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
 
 
-def _searched(columns: tuple[Variation, ...], searched: str = "") -> tuple[Override, ...]:
-    """Returns the settings of each method in each column, or those that were searched for another column."""
+def _searched(columns: tuple[Variation, ...], *searched: str) -> tuple[Override, ...]:
+    """Returns the settings of each method in each column, or those of the first column that they were searched for."""
     found = []
     for row, column in itertools.product(ROWS, columns):
-        fields = SETTINGS.get((row.name, searched or column.name))
+        places = [(row.name, place) for place in searched or (column.name,)]
+        fields = next((SETTINGS[place] for place in places if place in SETTINGS), None)
         absent = "" if fields else "no rate was searched"
         own = Variation(f"{row.name}_{column.name}", paper=fields or Fields(), absent=absent)
         found.append(Override(own, rows=(row.name,), columns=(column.name,)))
@@ -70,8 +82,16 @@ TABLE10 = Item(
     rows=ROWS,
     columns=PARTS,
     variants=WINDOWS,
-    overrides=_searched(PARTS, "alpha03"),
+    overrides=_searched(PARTS, "tail", "alpha03"),
     paired=True,
+)
+TABLE11 = Item(
+    name="survey/table11",
+    base=TABLE9.base,
+    rows=ROWS,
+    columns=CLASSES,
+    variants=tuple(variant for variant in WINDOWS if variant.name in ("base", "wima100")),
+    overrides=_searched(CLASSES, "tail", "alpha03"),
 )
 
 # What a window remembers of an attack that has ended, and of labels that have changed.
@@ -106,4 +126,4 @@ FIGURE4 = Item(
     draw="curves",
 )
 
-ITEMS = (TABLE9, TABLE10, FIGURE3, FIGURE4)
+ITEMS = (TABLE9, TABLE10, TABLE11, FIGURE3, FIGURE4)
