@@ -40,7 +40,6 @@ SWEEP = [
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | Available: model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
-    ("sweep --grid=client_lr=0.1 --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
     ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
 ]
 PARTITION = [
