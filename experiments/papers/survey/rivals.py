@@ -111,7 +111,7 @@ FIGURE3 = Item(
         Variation("accuracy", "accuracy"),
         Variation("success", "attack success", measure=MeanLast(metric="attack_success", name="attack success")),
     ),
-    variants=READOUTS,
+    variants=(*READOUTS, Variation("honest", "model, nobody attacks", Fields(attack="backdoor:clients=0"))),
     draw="curves",
 )
 FIGURE4 = Item(
