@@ -82,7 +82,7 @@ TABLE10 = Item(
     rows=ROWS,
     columns=PARTS,
     variants=WINDOWS,
-    overrides=_searched(PARTS, "tail", "alpha03"),
+    overrides=_searched(PARTS, "tail"),
     paired=True,
 )
 TABLE11 = Item(
@@ -91,7 +91,7 @@ TABLE11 = Item(
     rows=ROWS,
     columns=CLASSES,
     variants=tuple(variant for variant in WINDOWS if variant.name in ("base", "wima100")),
-    overrides=_searched(CLASSES, "tail", "alpha03"),
+    overrides=_searched(CLASSES, "tail"),
 )
 
 # What a window remembers of an attack that has ended, and of labels that have changed.
