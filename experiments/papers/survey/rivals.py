@@ -55,12 +55,11 @@ _BEST = {(one["method"], one["column"]): one for one in sorted(_TRIED, key=lambd
 SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
 
 
-def _searched(columns: tuple[Variation, ...], *searched: str) -> tuple[Override, ...]:
-    """Returns the settings of each method in each column, or those of the first column that they were searched for."""
+def _searched(columns: tuple[Variation, ...], searched: str = "") -> tuple[Override, ...]:
+    """Returns the settings of each method in each column: those searched for it, or for all of them in `searched`."""
     found = []
     for row, column in itertools.product(ROWS, columns):
-        places = [(row.name, place) for place in searched or (column.name,)]
-        fields = next((SETTINGS[place] for place in places if place in SETTINGS), None)
+        fields = SETTINGS.get((row.name, searched or column.name))
         absent = "" if fields else "no rate was searched"
         own = Variation(f"{row.name}_{column.name}", paper=fields or Fields(), absent=absent)
         found.append(Override(own, rows=(row.name,), columns=(column.name,)))
