@@ -15,6 +15,11 @@ from fedwin.registry.choices import Choice
 FIXED = ("natural", "csv")
 
 
+def most_of_class(total: int, classes: int, factor: float, c: int) -> int:
+    """Returns floor(N / C factor^(-c / (C - 1))), the most examples that class c of C keeps of N."""
+    return int(total // classes * (1 / factor) ** (c / (classes - 1)))
+
+
 def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:
     """Draws the training examples that remain; those of a larger factor are among those of a smaller one.
 
@@ -30,7 +35,7 @@ def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:
         raise UserError(f"imbalance={factor:g} needs a classification of two classes or more; '{name}' is none.")
     labels, kept = np.asarray(dataset.train["y"]), []
     for c in range(classes):
-        count = int(len(labels) // classes * (1 / factor) ** (c / (classes - 1)))
+        count = most_of_class(len(labels), classes, factor, c)
         kept.append(generator(seed, "long tail", c).permutation(np.flatnonzero(labels == c))[:count])
         if not len(kept[-1]):
             raise UserError(f"imbalance={factor:g} leaves no example of class {c} of '{name}'; lower it.")

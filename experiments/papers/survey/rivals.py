@@ -3,6 +3,7 @@
 import itertools
 import pathlib
 
+from fedwin.data.long_tail import most_of_class
 from fedwin.data.sources.cifar_names import CIFAR10
 
 from .. import standin
@@ -43,7 +44,7 @@ PARTS = (
 CLASSES = tuple(
     Variation(
         f"tail_class{number}",
-        f"{name} ({int(5000 * 50 ** (-number / 9)):,})",
+        f"{name} ({most_of_class(50_000, 10, 50, number):,})",
         TAIL,
         measure=MeanLast(metric=f"accuracy_class{number}", name=f"accuracy, {name}"),
     )
