@@ -1,6 +1,7 @@
-"""Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work, in alternating turns.
+"""Times fedwin against FedJAX, PyTorch, pfl-research, Flower and fluke on the same work, in alternating turns.
 
-  python3 -m venv peers && peers/bin/pip install torch==2.13.0 pfl==0.6.0 'flwr[simulation]==1.41.0' 'setuptools<81'
+  python3 -m venv peers && peers/bin/pip install torch==2.14.1 torchvision==0.29.1 'setuptools<81'
+  peers/bin/pip install pfl==0.6.0 'flwr[simulation]==1.41.0' fluke-fl==0.8.1
   fedwin bench --python_torch=peers/bin/python
   fedwin bench --cases=published
   fedwin bench --cases=digits --peers= --methods=fedavg --methods=scaffold --methods='fedavg --window=host'
@@ -71,7 +72,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("peers", list(PEERS), "Contestants besides fedwin; those that are not installed are left out.")
     text = "Further contestants: an algorithm with flags of `fedwin train`, as in `fedwin compare`; may be repeated."
     flags.DEFINE_multi_string("methods", [], text)
-    flags.DEFINE_enum("device", "cpu", ("cpu", "gpu"), "Device of all contestants; pfl and Flower have the CPU alone.")
+    flags.DEFINE_enum("device", "cpu", ("cpu", "gpu"), "Device of all contestants; pfl, Flower and fluke: CPU alone.")
     flags.DEFINE_enum("precision", "float32", ("float32", "tf32", "bfloat16"), "Precision of all contestants.")
     flags.DEFINE_string(
         "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
@@ -203,7 +204,7 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
     ]
     found += [own(f"{FEDWIN} {text}", parse_method(text, base)) for text in (*variants, *options.methods)]
     for name in chosen("peers", PEERS):
-        if name not in case.peers or (options.device == "gpu" and name in ("pfl", "flower")):
+        if name not in case.peers or (options.device == "gpu" and name in ("pfl", "flower", "fluke")):
             continue
         python, more = (sys.executable, variables) if name == "fedjax" else (python_torch, {})
         command = [python, str(FOLDER / f"{name}_peer.py")]

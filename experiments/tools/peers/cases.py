@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PEERS = ("fedjax", "torch", "pfl", "flower")
+PEERS = ("fedjax", "torch", "pfl", "flower", "fluke")
 # Side of the matrices of the product whose speed counts as the machine's peak.
 SIDE = 2048
 
