@@ -78,6 +78,7 @@ def _append_remaining(url: str, partial: pathlib.Path, done: int, by_hand: str, 
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416:  # nothing is left to fetch
             return done, done
         raise UserError(f"{url}: the server responds {error.code} {error.reason}; {by_hand}.") from error

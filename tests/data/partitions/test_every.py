@@ -46,6 +46,7 @@ EVERY = {
 )
 @QUICK
 def test_every_partition_deals_each_example_at_most_once(text, labels, clients, seed):
+    labels = [*range(10), *labels] if text.startswith("power_law") else labels  # refuses a class that has none
     dataset = tree_set(labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
