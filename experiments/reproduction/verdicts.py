@@ -44,9 +44,10 @@ changes from true to false. Differences are paired: both sides have the seed, an
 initial model, in common. The seed is the unit: of a claim about several comparisons (data sets, methods, parameters)
 the interval is Student's t of the mean over the comparisons of each seed, because comparisons under one seed are not
 independent; how many of them hold by themselves stands beside it. A claim about *every* comparison holds if each does,
-and one about *some* if any does; one that two numbers are *within* a bound of each other holds if the interval lies
-between both bounds. *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves
-out those with fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a side is below
+and one about *some* is contradicted if each is; where one comparison decides the other way, its level is divided by
+their number. One that two numbers are *within* a bound of each other holds if the interval lies between both bounds.
+*{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves out those with
+fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a side is below
 {CHANCE_FACTOR:g} times chance, or two methods are compared on data on which their rates were not searched."""
 
 
@@ -135,12 +136,19 @@ class Verdict:
             return NOT_COMPARABLE
         if self.estimate is None:
             return FEW_SEEDS
-        words = {word for _, _, word in self.each}
-        if self.claim.how == EVERY:
-            return CONTRADICTED if CONTRADICTED in words else HOLDS if words == {HOLDS} else OPEN
-        if self.claim.how == SOME:
-            return HOLDS if HOLDS in words else CONTRADICTED if words == {CONTRADICTED} else OPEN
-        return self._judged(self.estimate)
+        if self.claim.how not in (EVERY, SOME):
+            return self._judged(self.estimate)
+        by_all, by_one = (HOLDS, CONTRADICTED) if self.claim.how == EVERY else (CONTRADICTED, HOLDS)
+        if {word for _, _, word in self.each} == {by_all}:
+            return by_all
+        return by_one if rejected([self._p_of_one(by_one)], "none")[0] else OPEN
+
+    def _p_values(self, word: str) -> list[float]:
+        return [p_value(comparison.gains, self.claim.by) for comparison, _, each in self.each if each == word]
+
+    def _p_of_one(self, word: str) -> float:
+        """p-value of a verdict for which one comparison is enough: Bonferroni's, over all of them."""
+        return min(1.0, min(self._p_values(word), default=1.0) * len(self.each))
 
     @property
     def p(self) -> float:
@@ -152,11 +160,8 @@ class Verdict:
         if self.word not in (HOLDS, CONTRADICTED):
             return 1.0
         if self.claim.how in (EVERY, SOME):
-            values = [
-                p_value(comparison.gains, self.claim.by) for comparison, _, word in self.each if word == self.word
-            ]
             all_of_them = (self.claim.how == EVERY) == (self.word == HOLDS)
-            return max(values) if all_of_them else min(1.0, min(values) * len(self.each))
+            return max(self._p_values(self.word)) if all_of_them else self._p_of_one(self.word)
         pooled = pooled_gains([comparison.gains for comparison in self.counted])
         bounds = (self.claim.by, -self.claim.by) if self.claim.how == WITHIN else (self.claim.by,)
         return max(p_value(pooled, by) for by in bounds)

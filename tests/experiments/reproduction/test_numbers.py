@@ -119,6 +119,7 @@ UNCLEAR = several(x=[2] * 5, y=[-1, 1, 1, -1, 1])
         ("", AGAINST, "holds"),
         ("every", AGAINST, "contradicted"),
         ("every", UNCLEAR, "open"),
+        ("every", several(x=[2] * 5, y=[-4, -1, -1, -1, -3]), "open"),  # p = 0.034 of one, 0.067 of the smaller of two
         ("every", several(x=[2] * 5, y=[1] * 5), "holds"),
         ("some", AGAINST, "holds"),
         ("some", several(x=[-2] * 5, y=[-1] * 5), "contradicted"),
