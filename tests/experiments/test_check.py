@@ -44,4 +44,4 @@ def test_the_paper_cites_known_papers_and_has_the_numbers_of_readme_and_notes():
     assert len(rows) == 6
     for work, numbers in rows:
         (noted,) = (line for line in notes if line.startswith(f"| {work} ("))
-        assert numbers.split(" | ") == [cell.split()[0] for cell in noted.split("|")[2:8]]
+        assert numbers.split(" | ") == [cell.split()[0] for cell in noted.split("|")[2:9]]
