@@ -75,12 +75,13 @@ def test_the_usual_federation_has_the_published_spread():
 
 
 @given(
-    alpha=st.floats(0.5, 50), clients=st.integers(2, 8), labels=st.lists(st.integers(0, 4), min_size=100, max_size=300)
+    alpha=st.floats(0.05, 50), clients=st.integers(2, 8), labels=st.lists(st.integers(0, 4), min_size=100, max_size=300)
 )
 @QUICK
 def test_yurochkin_deals_everything_under_its_bounds(alpha, clients, labels):
-    part = data.make_partition(labeled(labels, 5), f"yurochkin:alpha={alpha},min_size=3", clients, 0)
-    assert part.report["left_out"] == 0 and part.sizes.min() >= 3
+    least = 3 if alpha >= 0.5 else 0  # with a smaller alpha a split with three each may not be found
+    part = data.make_partition(labeled(labels, 5), f"yurochkin:{alpha=},min_size={least}", clients, 0, allow_empty=True)
+    assert part.report["left_out"] == 0 and part.sizes.min() >= least
     assert part.sizes.max() <= len(labels) / clients + np.bincount(labels).max()
 
 
