@@ -15,6 +15,7 @@ from fedwin.local import work_of_rounds
 from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
+from tests.refusals import refused
 from tests.run_lines import lines
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
@@ -90,11 +91,9 @@ def test_speeds_from_a_file(tmp_path):
     clock = CLOCKS.build(f"file:path={path},latency=1")
     seconds = clock.seconds(0, np.array([1, 0]), Load(np.array([4, 6]), down=100, up=40))
     assert seconds.tolist() == [1 + 2 + 2 + 0, 1 + 1 + 4 + 3]
-    with pytest.raises(UserError, match="no line for client 2"):
-        fedwin.check(config(tmp_path / "none", clock=f"file:path={path}"))
+    refused("no line for client 2", fedwin.check, config(tmp_path / "none", clock=f"file:path={path}"))
     path.write_text("client,up,down,compute\n0,0,100,0.5\n")
-    with pytest.raises(UserError, match="client 0 a speed that is not positive"):
-        CLOCKS.build(f"file:path={path}")
+    refused("client 0 a speed that is not positive", CLOCKS.build, f"file:path={path}")
 
 
 def expected_seconds(directory, rounds):

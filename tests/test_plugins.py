@@ -10,6 +10,7 @@ import fedwin
 from fedwin import plugins
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
+from tests.refusals import refused
 
 CODE = "from fedwin import LOSSES\n\n\n@LOSSES.register('{name}')\ndef {name}(model):\n    '''A loss.'''\n"
 
@@ -87,15 +88,13 @@ def test_errors_in_user_code_are_one_line(tmp_path, name, code, said):
 def test_what_is_not_there_and_what_shadows_a_library_is_refused(name, said, tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=said):
-        plugins.load([name])
+    refused(said, plugins.load, [name])
 
 
 def test_a_failed_import_leaves_nothing_registered(tmp_path):
     path = tmp_path / "half.py"
     path.write_text(CODE.format(name="half") + "\n\nraise ValueError('later')\n")
-    with pytest.raises(UserError, match="ValueError in .*half.py:"):
-        plugins.load([str(path)])
+    refused("ValueError in .*half.py:", plugins.load, [str(path)])
     assert "half" not in LOSSES and "half" not in sys.modules
     path.write_text(CODE.format(name="half"))
     plugins.load([str(path)])

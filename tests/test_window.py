@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedwin import window
-from fedwin.errors import UserError
 from fedwin.residence import rings
+from tests.refusals import refused
 
 SIZES = (1, 3, 100)
 
@@ -123,14 +123,11 @@ def test_a_delay_line_returns_what_was_pushed_tau_pushes_ago(tau):
 
 @pytest.mark.parametrize("size", [0, 2.5, True])
 def test_a_window_below_one_is_refused(size):
-    with pytest.raises(UserError, match="at least 1"):
-        window.init(4, (size,))
-    with pytest.raises(UserError, match="at least 1"):
-        window.delay(4, size)
+    refused("at least 1", window.init, 4, (size,))
+    refused("at least 1", window.delay, 4, size)
 
 
 def test_a_window_that_is_not_empty_is_not_offloaded():
     state = window.push(window.init(4, (2,)), jnp.ones(4), (2,))
     assert rings.allocate(state) is not None
-    with pytest.raises(UserError, match="before the first round; keep it on the device, --window=device"):
-        rings.allocate(state, 3)
+    refused("before the first round; keep it on the device, --window=device", rings.allocate, state, 3)

@@ -17,6 +17,7 @@ from fedwin.runs.directory import set_fields
 from fedwin.runs.machine import Memory
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
+from tests.refusals import refused
 from tests.run_lines import lines
 
 SMALL = Config(
@@ -105,8 +106,7 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_run(changes, words):
-    with pytest.raises(UserError, match=words):
-        fedwin.check(dataclasses.replace(SMALL, **changes))
+    refused(words, fedwin.check, dataclasses.replace(SMALL, **changes))
 
 
 PRIVATE = {
@@ -129,11 +129,9 @@ def test_private_sums_are_left_alone(changes, words):
         pytest.importorskip("dp_accounting")
         fedwin.check(config)
     else:
-        with pytest.raises(UserError, match=words):
-            fedwin.check(config)
+        refused(words, fedwin.check, config)
 
 
 def test_label_flips_of_sequences_are_refused():
     config = Config(dataset="shakespeare_synthetic", model="shakespeare_lstm", attack="label_flip", clients_per_round=2)
-    with pytest.raises(UserError, match="label_flip: needs one class per example, not a sequence"):
-        fedwin.check(config)
+    refused("label_flip: needs one class per example, not a sequence", fedwin.check, config)

@@ -10,8 +10,8 @@ from fedwin import core, engine, testing
 from fedwin.aggregation import AGGREGATORS, aggregated
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy, make_mesh
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -198,8 +198,7 @@ def test_strategies_agree_and_a_loop_is_its_rounds(algorithm, choice):
     ],
 )
 def test_what_a_rule_can_not_do_is_refused(choice, words):
-    with pytest.raises(UserError, match=words):
-        AGGREGATORS.build(choice, setting(5))
+    refused(words, AGGREGATORS.build, choice, setting(5))
 
 
 @pytest.mark.parametrize(
@@ -211,10 +210,8 @@ def test_what_a_rule_can_not_do_is_refused(choice, words):
 )
 def test_messages_that_a_rule_does_not_cover_are_refused(algorithm, words):
     p = problem()
-    with pytest.raises(UserError, match=words):
-        testing.trajectory(p, p.build(build(algorithm, "median")), 1)
+    refused(words, testing.trajectory, p, p.build(build(algorithm, "median")), 1)
     twice = lambda setting, solve: aggregated(
         build("fedavg", "median")(setting, solve), AGGREGATORS.build("median", setting)
     )
-    with pytest.raises(UserError, match="aggregates messages itself"):
-        p.build(twice)
+    refused("aggregates messages itself", p.build, twice)

@@ -7,9 +7,9 @@ import pytest
 
 from fedwin import local, losses, testing
 from fedwin.algorithms.fednova import counter
-from fedwin.errors import UserError
 from tests import golden_problems as golden
 from tests.algorithms.identities import META, same
+from tests.refusals import refused
 
 
 @pytest.mark.usefixtures("double")
@@ -48,8 +48,7 @@ def test_client_optimizers_are_counted_by_fednova():
 def test_fednova_needs_sgd_on_the_clients(name):
     p = testing.classification(optimizer=getattr(optax, name)(1.0))
     for choice in ("fednova", "fednova:mu=0.5"):
-        with pytest.raises(UserError, match="clients must use SGD"):
-            p.build(choice)
+        refused("clients must use SGD", p.build, choice)
 
 
 @pytest.mark.parametrize("momentum", [None, 0.5, 0.9])
@@ -57,5 +56,4 @@ def test_fednova_takes_sgd(momentum):
     p = testing.classification(optimizer=optax.sgd(1.0, momentum))
     p.build("fednova")
     if momentum:
-        with pytest.raises(UserError, match="momentum"):
-            p.build("fednova:mu=0.5")
+        refused("momentum", p.build, "fednova:mu=0.5")

@@ -1,4 +1,4 @@
-"""Writers of small data sets in their published forms, and the check of what is refused."""
+"""Writers of small data sets in their published forms."""
 
 import bz2
 import gzip
@@ -13,13 +13,12 @@ import zipfile
 
 import fedjax
 import numpy as np
-import pytest
 
 from fedwin import data
 from fedwin.data.formats import sqlite
 from fedwin.data.sources.cifar_names import PARENT
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
-from fedwin.errors import UserError
+from tests.refusals import refused as refused  # of the tests beside it
 
 COMPRESS = {
     "": bytes,
@@ -30,13 +29,6 @@ COMPRESS = {
 }
 IDX_TYPES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 WRITERS = {"f2101_00": 3, "f0007_01": 2, "f2600_12": 4}
-
-
-def refused(match: str, function, *args, **keywords) -> None:
-    """The call must end in a UserError of one line."""
-    with pytest.raises(UserError, match=match) as error:
-        function(*args, **keywords)
-    assert "\n" not in str(error.value)
 
 
 def labeled(labels, num_classes, **features) -> data.Dataset:

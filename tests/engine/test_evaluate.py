@@ -13,8 +13,8 @@ from fedwin.data import cache, integrity
 from fedwin.data.dataset import Dataset
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
-from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
+from tests.refusals import refused
 
 RNG = np.random.default_rng(0)
 
@@ -181,8 +181,7 @@ def test_of_a_test_set_beyond_the_memory_a_sample_is_decoded(monkeypatch):
     test = {"x": images, "y": np.zeros(1000, np.int32)}
     dataset = Dataset("large", test, test, 30)
     monkeypatch.setattr(evaluate, "TEST_BYTES", 10_000)
-    with pytest.raises(UserError, match=r"large: 1,000 test examples .* --eval_examples=96\.$"):
-        evaluate.held_out(dataset, 1000)
+    refused(r"large: 1,000 test examples .* --eval_examples=96\.$", evaluate.held_out, dataset, 1000)
     assert not images.asked
     with pytest.warns(UserWarning, match=r"large: 1,000 test examples .* fixed sample of 96 \(--eval_examples=96\)\.$"):
         found = evaluate.held_out(dataset)
@@ -197,6 +196,5 @@ def test_a_test_set_that_is_read_whole_is_compared_with_its_checksums(tmp_path, 
     content[-1] ^= 255
     (folder / "test.x.npy").write_bytes(content)
     dataset = cache.read(folder)
-    with pytest.raises(UserError, match="test.x.npy: damaged.*--force"):
-        evaluate.held_out(dataset)
+    refused("test.x.npy: damaged.*--force", evaluate.held_out, dataset)
     assert len(evaluate.held_out(dataset, 5)["y"]) == 5  # a sample of a file costs no reading of all of it

@@ -16,9 +16,9 @@ from experiments import list as list_command
 from experiments.cli import helptext
 from fedwin.algorithms import ALGORITHMS
 from fedwin.citations import citation
-from fedwin.errors import UserError
 from fedwin.files import locked
 from tests.misuse.calls import called, own_flags, own_settings
+from tests.refusals import refused
 
 OWN = '''
 from fedwin import ALGORITHMS, core, tree
@@ -112,20 +112,15 @@ def test_lists_fit_the_terminal(kind):
 
 
 def test_lists_refuse_what_they_do_not_know():
-    with pytest.raises(UserError, match="Did you mean 'models'"):
-        list_command.listing("modls", [])
-    with pytest.raises(UserError, match="unknown model 'lenet'. Did you mean 'lenet5'"):
-        list_command.listing("models", ["lenet"])
-    with pytest.raises(UserError, match="unexpected argument 'more'"):
-        list_command.listing("models", ["lenet5", "more"])
-    with pytest.raises(UserError, match="no such folder"):
-        list_command.listing("runs", ["nowhere"])
+    refused("Did you mean 'models'", list_command.listing, "modls", [])
+    refused("unknown model 'lenet'. Did you mean 'lenet5'", list_command.listing, "models", ["lenet"])
+    refused("unexpected argument 'more'", list_command.listing, "models", ["lenet5", "more"])
+    refused("no such folder", list_command.listing, "runs", ["nowhere"])
 
 
 def test_citation_takes_names_and_runs(tmp_path):
     assert citation_command.subject("scaffold") == "scaffold"
-    with pytest.raises(UserError, match="not the directory of a run"):
-        citation_command.subject(str(tmp_path))
+    refused("not the directory of a run", citation_command.subject, str(tmp_path))
     config = {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}
     rest = {"data": {}, "versions": {"jax": "0"}, "device": "cpu x1", "strategy": "default", "fingerprint": ""}
     rest |= {"format": 1, "imports": {}, "initial": None, "environment": {}}

@@ -13,6 +13,7 @@ from fedwin.errors import UserError
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
 from fedwin.testing import compile_options, federations
 from tests.fedjax_bridge import problem
+from tests.refusals import refused
 
 QUICK = compile_options()
 
@@ -77,8 +78,7 @@ def test_clients_without_examples_take_no_part():
     without, _ = fed.apply(start, clients)
     np.testing.assert_array_equal(problem.flat(with_it.params), problem.flat(without.params))
     assert set(told) == {id for id, _, _ in clients} and len(fed.apply.traces) == 1
-    with pytest.raises(UserError, match="no client"):
-        fed.apply(start, [(b"empty", nothing, clients[0][2])])
+    refused("no client", fed.apply, start, [(b"empty", nothing, clients[0][2])])
 
 
 def test_changing_cohorts_compile_at_most_three_times():
@@ -174,7 +174,5 @@ def test_what_is_missing_is_named():
         fed = as_fedjax(build("fedavg", loss=losses.wsm))
         fed.apply(fed.init(params), clients)
     fed = as_fedjax(build("fedavg"))
-    with pytest.raises(UserError, match="twice"):
-        fed.apply(fed.init(params), [clients[0], clients[0]])
-    with pytest.raises(UserError, match="no client"):
-        fed.apply(fed.init(params), [])
+    refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
+    refused("no client", fed.apply, fed.init(params), [])

@@ -11,6 +11,7 @@ from fedwin.errors import UserError
 from fedwin.local import LOCAL_WORK, work_of_rounds
 from fedwin.wrappers import build_all
 from tests.local.test_local import client, seen, solver
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -180,8 +181,7 @@ def test_the_work_is_distributed_as_it_says():
     ],
 )
 def test_impossible_work_is_refused(text, message):
-    with pytest.raises(UserError, match=message):
-        LOCAL_WORK.build(text)
+    refused(message, LOCAL_WORK.build, text)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,11 @@ def test_impossible_work_is_refused(text, message):
 def test_files_of_work_are_checked(tmp_path, lines, message):
     path = tmp_path / "work.csv"
     path.write_text(lines)
-    with pytest.raises(UserError, match=message):
-        LOCAL_WORK.build(f"file:path={path}")
+    refused(message, LOCAL_WORK.build, f"file:path={path}")
 
 
 def test_a_users_work_outside_of_0_to_1_is_refused():
-    with pytest.raises(UserError, match="outside of"):
-        work_of_rounds(lambda seed, round, ids: np.full(len(ids), 1.5), 0, 0, np.zeros((1, 2), int))
+    refused("outside of", work_of_rounds, lambda seed, round, ids: np.full(len(ids), 1.5), 0, 0, np.zeros((1, 2), int))
 
 
 def test_a_schedule_of_epochs_needs_whole_epochs():

@@ -10,6 +10,7 @@ from fedwin import core, local, losses, models, personalization
 from fedwin.data.federation import make_store
 from fedwin.errors import UserError
 from fedwin.personalization import PERSONALIZERS, Personalizer
+from tests.refusals import refused
 
 CLASSES = 3
 
@@ -81,10 +82,8 @@ def test_builders_and_names_are_checked(problem):
     try:
         for name, value in made.items():
             PERSONALIZERS.register(name, lambda setting, solve, value=value: value)
-        with pytest.raises(UserError, match="'client' can't be its name"):
-            personalization.build_all(["named_client"], setting, solve)
-        with pytest.raises(UserError, match="returns int, not a Personalizer"):
-            personalization.build_all(["no_personalizer"], setting, solve)
+        refused("'client' can't be its name", personalization.build_all, ["named_client"], setting, solve)
+        refused("returns int, not a Personalizer", personalization.build_all, ["no_personalizer"], setting, solve)
     finally:
         for name in made:
             PERSONALIZERS.pop(name, None)

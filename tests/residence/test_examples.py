@@ -21,6 +21,7 @@ from fedwin.residence.rows import DeviceTable
 from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
+from tests.refusals import refused
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 
@@ -135,8 +136,7 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
     part = Partition(np.arange(6, dtype=np.int32), np.array([0, 3, 6]))
     test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
     source = examples.StreamedExamples(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
-    with pytest.raises(UserError, match="0.png: No such file"):
-        source.load(Cohort.of([[0, 1]]))
+    refused("0.png: No such file", source.load, Cohort.of([[0, 1]]))
     source.close()
 
 
@@ -195,5 +195,4 @@ def test_class_counts_are_left_out_where_they_would_not_fit(monkeypatch):
     monkeypatch.setattr(federation, "MAX_CELLS", 26)
     fed = ragged()  # 9 clients x 3 classes
     assert "train" not in fed.info
-    with pytest.raises(UserError, match="wsm and fedlc need the clients' class counts"):
-        losses.class_proportions(fed.info)
+    refused("wsm and fedlc need the clients' class counts", losses.class_proportions, fed.info)

@@ -9,13 +9,13 @@ import pytest
 
 import fedwin
 from experiments.figures import probing
-from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import data_hashes, set_fields
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
+from tests.refusals import refused
 from tests.run_lines import lines
 
 PLAIN = Config(
@@ -140,6 +140,4 @@ def test_changed_data_are_other_data_and_plain_runs_keep_their_identity():
 def test_what_makes_no_sense_is_refused_in_one_line(dataset, changes, words):
     model = {"shakespeare_synthetic": "shakespeare_lstm", "toy": "logistic", "digits": "digits_mlp"}[dataset]
     toy = federations.dataset() if dataset == "toy" else None
-    with pytest.raises(UserError, match=words) as error:
-        fedwin.check(Config(dataset=dataset, model=model, num_rounds=6, **changes), dataset=toy)
-    assert "\n" not in str(error.value)
+    refused(words, fedwin.check, Config(dataset=dataset, model=model, num_rounds=6, **changes), dataset=toy)

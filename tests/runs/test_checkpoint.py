@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fedwin import window
-from fedwin.errors import UserError
 from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
 from fedwin.testing import federations
+from tests.refusals import refused
 
 
 def some_run(name="scaffold"):
@@ -79,12 +79,10 @@ def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, state
     victim = largest_file(tmp_path / "c" / "10" / "large")
     data = bytearray(victim.read_bytes())
     victim.write_bytes(data[:-4])
-    with pytest.raises(UserError, match="can't be read"):
-        store.load(10)
+    refused("can't be read", store.load, 10)
     data[-1] ^= 1
     victim.write_bytes(data)
-    with pytest.raises(UserError, match="damaged"):
-        store.load(10)
+    refused("damaged", store.load, 10)
 
 
 def test_a_seed_of_a_vmapped_group_is_a_part_of_its_state(tmp_path, state):
@@ -99,18 +97,15 @@ def test_a_seed_of_a_vmapped_group_is_a_part_of_its_state(tmp_path, state):
         np.testing.assert_array_equal(leaves["params.hidden"], own["params.hidden"] + more)
     assert seed_checkpoints(tmp_path, 3).rounds() == [2, 4] and seed_checkpoints(tmp_path, 5).rounds() == []
     assert checkpoint.saved_seeds(tmp_path) == [3, 7]
-    with pytest.raises(UserError, match="seed 7 diverged in round 4"):
-        seed_checkpoints(tmp_path, 7).load(4)
+    refused("seed 7 diverged in round 4", seed_checkpoints(tmp_path, 7).load, 4)
 
 
 def test_a_checkpoint_of_another_run_is_rejected(tmp_path, state):
     assert Checkpoints(tmp_path / "nothing").latest() is None
     leaves = checkpoint.leaves_of(state)
-    with pytest.raises(UserError, match="another model or algorithm"):
-        checkpoint.from_leaves(leaves, some_run("fedavg"))
+    refused("another model or algorithm", checkpoint.from_leaves, leaves, some_run("fedavg"))
     leaves["params.hidden"] = leaves["params.hidden"][:, :3]
-    with pytest.raises(UserError, match="params.hidden"):
-        checkpoint.from_leaves(leaves, state)
+    refused("params.hidden", checkpoint.from_leaves, leaves, state)
 
 
 def test_only_rings_that_nothing_has_left_are_resized():

@@ -25,6 +25,7 @@ from fedwin.runs.run import measure_requirements
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import Timing
 from fedwin.testing import federations
+from tests.refusals import refused
 from tests.runs import test_processes
 
 # Sizes of the clients' training and test parts; the last two test clients never train, and client 1 has no test part.
@@ -178,13 +179,10 @@ def test_an_altered_table_is_refused(natural, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(natural, copy)
     client_file(copy, 0, 3).write_bytes(client_file(copy, 0, 6).read_bytes())
-    with pytest.raises(UserError, match=r"round_3\.npz has been altered"):
-        fedwin.client_table(copy, round=3)
-    with pytest.raises(UserError, match="no evaluation of clients of round 4 with seed 0; available: 3, 6"):
-        fedwin.client_table(copy, round=4)
+    refused(r"round_3\.npz has been altered", fedwin.client_table, copy, round=3)
+    refused("no evaluation of clients of round 4 with seed 0; available: 3, 6", fedwin.client_table, copy, round=4)
     client_file(copy, 0, 6).unlink()
-    with pytest.raises(UserError, match=r"round_6\.npz can't be read"):
-        fedwin.client_table(copy)
+    refused(r"round_6\.npz can't be read", fedwin.client_table, copy)
 
 
 def test_figures_are_numpys():
@@ -284,11 +282,9 @@ def test_the_pool_is_what_clients_hold_out(tmp_path):
 
 def test_pools_that_are_empty_or_too_large_are_refused(monkeypatch):
     small = dataclasses.replace(DIGITS, val_fraction=0.01, num_clients=100, partition="iid", eval_clients="")
-    with pytest.raises(UserError, match="raise --val_fraction"):
-        fedwin.check(dataclasses.replace(small, eval_clients_every=0, out_dir="gone"))
+    refused("raise --val_fraction", fedwin.check, dataclasses.replace(small, eval_clients_every=0, out_dir="gone"))
     monkeypatch.setattr(evaluate, "TEST_BYTES", 1000)
-    with pytest.raises(UserError, match="lower --val_fraction"):
-        evaluate.check_validation(prepare(DIGITS).federations[0], 0)
+    refused("lower --val_fraction", prepare, DIGITS)
 
 
 def test_fewer_clients_are_a_subset_of_more():
@@ -406,8 +402,7 @@ def test_personal_models_are_those_of_the_clients_rows(tmp_path):
             assert table["model.personal.loss"][row] == pytest.approx(loss, rel=1e-4)
         assert np.isnan(table["model.personal.loss"][~table["seen"]]).all()
         assert (table["model.personal.loss"] != table["model.loss"])[table["seen"]].sum() > 3
-    with pytest.raises(UserError, match="set --table=device"):
-        train(tmp_path / "other", algorithm="ditto", table="host")
+    refused("set --table=device", train, tmp_path / "other", algorithm="ditto", table="host")
 
 
 @pytest.mark.slow

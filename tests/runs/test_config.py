@@ -17,6 +17,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
+from tests.refusals import refused
 
 BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="shards:per_client=2")
 
@@ -43,9 +44,7 @@ def wrong_values(field: dataclasses.Field) -> list:
 @pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
 def test_a_value_outside_of_a_field_is_one_line(field):
     for value in wrong_values(field):
-        with pytest.raises(UserError, match=field.name) as caught:
-            dataclasses.replace(BASE, **{field.name: value}).check()
-        assert "\n" not in str(caught.value)
+        refused(field.name, dataclasses.replace(BASE, **{field.name: value}).check)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +74,13 @@ def test_a_bad_choice_is_one_line_before_anything_starts(changes, words, monkeyp
 
 
 def test_an_unknown_field_names_the_nearest():
-    with pytest.raises(UserError, match="no field 'num_round'. Did you mean 'num_rounds'"):
-        Config(num_round=3)
+    refused("no field 'num_round'. Did you mean 'num_rounds'", Config, num_round=3)
 
 
 def test_an_unwritable_directory(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(UserError, match="can't be written"):
-        fedwin.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
+    refused("can't be written", fedwin.run, dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
 
 
 def test_a_client_without_examples_and_labels_outside_the_classes():
@@ -91,8 +88,7 @@ def test_a_client_without_examples_and_labels_outside_the_classes():
     with pytest.raises(UserError, match="client 1 has no examples"):
         federate(data, Partition(np.arange(10, dtype=np.int32), np.array([0, 5, 5, 10])))
     bad = dataclasses.replace(data, train=data.train | {"y": data.train["y"] + 3})
-    with pytest.raises(UserError, match="record [0-9]+: label 4 is not in 0..3"):
-        federate(bad, federations.partition())
+    refused("record [0-9]+: label 4 is not in 0..3", federate, bad, federations.partition())
 
 
 def test_an_integral_number_of_epochs_is_an_integer():
@@ -124,8 +120,7 @@ def test_seeds_whose_partitions_differ_in_clients_are_refused_in_one_line():
 
     config = dataclasses.replace(BASE, seeds=[0, 1], partition="by_seed")
     try:
-        with pytest.raises(UserError, match="6 with seed 0, 10 with seed 1.*--partition_seed"):
-            prepare(config)
+        refused("6 with seed 0, 10 with seed 1.*--partition_seed", prepare, config)
         assert prepare(dataclasses.replace(config, partition_seed=1)).setting.num_clients == 10
     finally:
         PARTITIONS.pop("by_seed")

@@ -14,6 +14,7 @@ from fedwin.files import json_value, write_json
 from fedwin.runs import directory as directories
 from fedwin.runs.directory import hash_of, set_fields
 from fedwin.runs.metrics_log import MetricsLog, read_lines
+from tests.refusals import refused
 from tests.run_lines import lines
 from tests.runs.conftest import RUN
 
@@ -86,8 +87,7 @@ def test_files_of_an_unfinished_run(copied):
     assert (copied / "summary.json").exists() and (copied / "SHA256SUMS").exists()
     log.truncate_after(1, 11)
     assert not (copied / "summary.json").exists() and not (copied / "SHA256SUMS").exists()
-    with pytest.raises(UserError, match="not finished; the same command resumes it"):
-        directories.verified_summary(copied)
+    refused("not finished; the same command resumes it", directories.verified_summary, copied)
     assert directories.finished_summary(config(copied)) is None
     edit(copied / "metrics.jsonl")
     read_lines(copied / "metrics.jsonl")
@@ -103,12 +103,10 @@ def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied
     del contents["config"]["shuffle"]  # as if the field were newer than the directory
     write_json(copied / "config.json", contents)
     assert directories.load_config(config(copied), copied).identity.config["shuffle"] is True
-    with pytest.raises(UserError, match="--shuffle=True, not False"):
-        directories.load_config(config(copied, shuffle=False), copied)
+    refused("--shuffle=True, not False", directories.load_config, config(copied, shuffle=False), copied)
     for change, words in ({"format": 2}, "has format 2, not 1"), ({"versions": 3}, "is not a run's configuration"):
         write_json(copied / "config.json", contents | change)
-        with pytest.raises(UserError, match=words):
-            directories.read_config(copied)
+        refused(words, directories.read_config, copied)
 
 
 def test_hashes_omit_what_is_as_ever():

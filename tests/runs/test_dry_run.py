@@ -7,13 +7,13 @@ import pytest
 
 import fedwin.runs.run as run_module
 from experiments.cli import requirements as dry_run_command
-from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
 from fedwin.runs.run import measure_requirements, run
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import TimedRun, Timing
 from tests.misuse.calls import called, tree_of
+from tests.refusals import refused
 
 SMALL = dict(dataset="digits", model="digits_mlp:hidden=4", num_clients=20, clients_per_round=3, batch_size=16)
 
@@ -76,11 +76,9 @@ def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch
     total = sum(found.requirements.parts.values())
     monkeypatch.setattr(TimedRun, "start", None)
     monkeypatch.setattr(run_module, "available", lambda: Memory(total - 1))
-    with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
-        measure_requirements(config)
+    refused("of memory that this run needs, and .* are available; ", measure_requirements, config)
     monkeypatch.setattr(run_module, "free_disk", lambda directory: 1000)
-    with pytest.raises(UserError, match=r"^checkpoints: .* available; lower --keep_checkpoints, or choose another"):
-        measure_requirements(config)
+    refused(r"^checkpoints: .* available; lower --keep_checkpoints, or choose another", measure_requirements, config)
     assert not tree_of(tmp_path)
 
 

@@ -12,6 +12,7 @@ from fedwin.models import interchange
 from fedwin.runs.checkpoint import leaves_of
 from fedwin.runs.prepare import prepare
 from fedwin.runs.start import init_source
+from tests.refusals import refused
 from tests.runs import test_start
 
 
@@ -66,12 +67,9 @@ def test_in_pytorchs_layout_it_is_a_state_dict_with_its_module(finished, file, t
 
 
 def test_existing_files_and_what_a_run_does_not_have_are_refused(finished, file, tmp_path):
-    with pytest.raises(UserError, match="exists; .*overwrite"):
-        fedwin.export(finished[0], file)
-    with pytest.raises(UserError, match="readout='wima9'"):
-        fedwin.export(finished[0], tmp_path / "a.npz", readout="wima9")
-    with pytest.raises(UserError, match="no checkpoint of round 7"):
-        fedwin.export(finished[0], tmp_path / "a.npz", round=7)
+    refused("exists; .*overwrite", fedwin.export, finished[0], file)
+    refused("readout='wima9'", fedwin.export, finished[0], tmp_path / "a.npz", readout="wima9")
+    refused("no checkpoint of round 7", fedwin.export, finished[0], tmp_path / "a.npz", round=7)
     assert not list(tmp_path.iterdir())
 
 
@@ -127,9 +125,7 @@ def test_a_missing_file_is_one_line_and_nothing_is_written(tmp_path):
 
 
 def test_another_network_is_refused(file, tmp_path):
-    with pytest.raises(UserError, match=r"is \[8, 10\] in .*\[7, 10\] here"):
-        prepare(config("", init_from=str(file), model="digits_mlp:hidden=7"))
+    refused(r"is \[8, 10\] in .*\[7, 10\] here", prepare, config("", init_from=str(file), model="digits_mlp:hidden=7"))
     with np.load(file) as archive:
         np.savez(tmp_path / "less.npz", **{name: archive[name] for name in archive.files if "kernel" in name})
-    with pytest.raises(UserError, match="less.npz has no 'params.classifier.bias'"):
-        initial_parameters(tmp_path / "less.npz")
+    refused("less.npz has no 'params.classifier.bias'", initial_parameters, tmp_path / "less.npz")

@@ -20,6 +20,7 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
+from tests.refusals import refused
 from tests.runs.disturbance import Disk, outcome
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -95,8 +96,7 @@ def test_a_dead_process_holds_nothing(copied, whole):
     code = f"import time\nfrom fedwin.files import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
     holder = subprocess.Popen([sys.executable, "-c", f"{code} time.sleep(99)"], cwd=ROOT, stdout=subprocess.PIPE)
     holder.stdout.read(1)
-    with pytest.raises(UserError, match=f"in use by process {holder.pid} on {socket.gethostname()}"):
-        run(copied)
+    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run, copied)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with locked(copied):
@@ -207,5 +207,4 @@ def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
 def test_a_line_that_is_no_evaluation_is_refused(unfinished, line):
     lines = metrics(unfinished).read_bytes().splitlines(keepends=True)
     metrics(unfinished).write_bytes(b"".join([*lines[:2], line, *lines[2:]]))
-    with pytest.raises(UserError, match="metrics.jsonl, line 3: not an evaluation; remove the line, or"):
-        read_lines(metrics(unfinished))
+    refused("metrics.jsonl, line 3: not an evaluation; remove the line, or", read_lines, metrics(unfinished))

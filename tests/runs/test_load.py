@@ -16,6 +16,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.load import client_models, load, prepared_run
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
+from tests.refusals import refused
 
 SMALL = Config(
     num_clients=12,
@@ -84,9 +85,7 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: client_models(finished, [20]), "0..19"),
         (lambda: client_models(finished, []), "each once"),
     ):
-        with pytest.raises(UserError, match=words) as caught:
-            call()
-        assert "\n" not in str(caught.value)
+        refused(words, call)
 
 
 def arrays(seed):
@@ -117,8 +116,7 @@ def with_import(copied, tmp_path, monkeypatch):
 
 def test_a_directory_imports_nothing_unless_the_user_names_it(with_import):
     for reads in (load, lambda directory: client_models(directory, [0]), prepared_run):
-        with pytest.raises(UserError, match="uses the code of somebodys_code.py.* name it: --import"):
-            reads(with_import)
+        refused("uses the code of somebodys_code.py.* name it: --import", reads, with_import)
     assert not pathlib.Path("executed").exists()
     load(with_import, imports=["somebodys_code.py"])
     assert pathlib.Path("executed").exists()

@@ -10,13 +10,13 @@ import pytest
 import fedwin
 from fedwin import client_models
 from fedwin.engine import placement
-from fedwin.errors import UserError
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
 from fedwin.residence.saved import SnapshotLeaf, SnapshotRing
 from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
+from tests.refusals import refused
 from tests.run_lines import lines
 from tests.runs.disturbance import flags_of, killed_at, started
 
@@ -142,12 +142,9 @@ def test_a_damaged_file_is_refused_with_one_line(folder, places, tmp_path):
     copy = shutil.copytree(places["file"], tmp_path / "run")
     data = max((copy / "checkpoints" / "seed_0" / folder).rglob("data"))
     data.write_bytes(bytes(len(data.read_bytes())))
-    with pytest.raises(UserError, match="is damaged") as caught:
-        np.asarray(leaves(copy, 15)[row_of(copy) if folder == "rows" else RINGS[0]])
-    assert "\n" not in str(caught.value)
+    refused("is damaged", np.asarray, leaves(copy, 15)[row_of(copy) if folder == "rows" else RINGS[0]])
     data.unlink()
-    with pytest.raises(UserError, match="can't be read"):
-        fedwin.load(copy)
+    refused("can't be read", fedwin.load, copy)
 
 
 @pytest.mark.slow

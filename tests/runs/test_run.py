@@ -12,10 +12,10 @@ from flax import linen as nn
 
 import fedwin
 from fedwin import data, models
-from fedwin.errors import UserError
 from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
+from tests.refusals import refused
 from tests.run_lines import lines
 
 SMALL = Config(
@@ -132,8 +132,7 @@ def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path,
 
 def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
-    with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
-        fedwin.run(config(directory, client_lr=0.2), quiet=True)
+    refused(r"--client_lr=0.1, not 0.2", fedwin.run, config(directory, client_lr=0.2), quiet=True)
 
 
 @pytest.mark.parametrize("rate", [0.1, 100.0])
@@ -169,8 +168,7 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
         (5, PLAIN, "does not match"),
         (10, dict(num_rounds=10), "leaves nothing to train"),
     ):
-        with pytest.raises(UserError, match=words):
-            fedwin.run(config(tmp_path / "none", fork_from=f"{directory}@{round}", **changes), quiet=True)
+        refused(words, fedwin.run, config(tmp_path / "none", fork_from=f"{directory}@{round}", **changes), quiet=True)
 
 
 @pytest.mark.slow
@@ -246,7 +244,6 @@ def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
     trained = fedwin.load(tmp_path / "wide")
     assert {leaf.dtype for leaf in jax.tree.leaves(trained.variables.params)} == {np.dtype(np.float64)}
     assert trained.logits(np.zeros((2, *trained.prepared.dataset.train["x"].shape[1:]))).dtype == np.float64
-    with pytest.raises(UserError, match="nosuch"):
-        fedwin.check(dataclasses.replace(mine, algorithm="nosuch"))
+    refused("nosuch", fedwin.check, dataclasses.replace(mine, algorithm="nosuch"))
     assert [getattr(jax.config, f"jax_{name}") for name in names] == before
     assert jnp.ones(()).dtype == np.float32

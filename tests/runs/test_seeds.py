@@ -18,6 +18,7 @@ from fedwin.runs.machine import Memory
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
+from tests.refusals import refused
 
 SEEDS = [1, 0, 2]
 SMALL = Config(
@@ -125,8 +126,7 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     for a, b in zip(jax.tree.leaves(mine.variables), jax.tree.leaves(alone.variables), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)
     assert jax.tree.map(jnp.shape, mine.run) == jax.tree.map(jnp.shape, alone.run)
-    with pytest.raises(UserError, match=f"seed {ended} diverged in round 7"):
-        fedwin.load(where / "together", seed=ended)
+    refused(f"seed {ended} diverged in round 7", fedwin.load, where / "together", seed=ended)
     forked = dataclasses.replace(SMALL, fork_from=f"{where / 'together'}@4", seeds=[one], out_dir=str(tmp_path / "f"))
     fedwin.run(forked, quiet=True)
     assert numbers(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
@@ -177,8 +177,7 @@ def test_another_number_and_several_processes_are_refused(runs, monkeypatch):
         fedwin.check(dataclasses.replace(SMALL, seeds_at_once=1, out_dir=str(runs[0] / "together")))
     plan = make_plan(prepare(SMALL), Strategy(1))
     monkeypatch.setattr(multi_process, "count", lambda: 2)
-    with pytest.raises(UserError, match="one process, and there are 2"):
-        plan.check(Memory(None))
+    refused("one process, and there are 2", plan.check, Memory(None))
 
 
 def test_the_requirements_count_every_vmapped_seed():

@@ -19,6 +19,7 @@ from fedwin.runs.directory import Identity
 from fedwin.runs.prepare import prepare, seed_keys
 from fedwin.runs.start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
+from tests.refusals import refused
 
 SMALL = Config(
     dataset="digits",
@@ -93,11 +94,9 @@ def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_pa
     assert f"seed 1: starts with the features of {other}, seed 5, round 1" in capsys.readouterr().out
     theirs = other / "checkpoints" / "seed_5"
     (theirs / "1").rename(tmp_path / "1")
-    with pytest.raises(UserError, match="no checkpoint of round 1; available: 0"):
-        fedwin.run(mine, quiet=True)
+    refused("no checkpoint of round 1; available: 0", fedwin.run, mine, quiet=True)
     shutil.copytree(theirs / "0", theirs / "1")
-    with pytest.raises(UserError, match="started with other parameters than init_from=.* has now"):
-        fedwin.run(mine, quiet=True)
+    refused("started with other parameters than init_from=.* has now", fedwin.run, mine, quiet=True)
     shutil.rmtree(theirs / "1")
     (tmp_path / "1").rename(theirs / "1")
 

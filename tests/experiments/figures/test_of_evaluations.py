@@ -9,6 +9,7 @@ from fedwin import data, sampling
 from fedwin.callbacks.scores import plain_table
 from fedwin.errors import UserError
 from tests.experiments.figures.common import drawn, line
+from tests.refusals import refused
 
 
 def test_sweeps_are_means_over_seeds(tmp_path):
@@ -29,10 +30,8 @@ def test_sweeps_read_their_parameter_from_runs():
         ("partition", "not a number"),
         ("partition.tau", "not a number"),
     ):
-        with pytest.raises(UserError, match=message):
-            sweeps.of_runs([series], parameter)
-    with pytest.raises(UserError, match="without a result"):
-        sweeps.compute({"a": {1: []}}, "alpha")
+        refused(message, sweeps.of_runs, [series], parameter)
+    refused("without a result", sweeps.compute, {"a": {1: []}}, "alpha")
 
 
 def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
@@ -43,8 +42,7 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     assert found["methods"][1]["std"] == pytest.approx([0.05 / 2**0.5] * 2)
     assert found["methods"][1]["mean"] == pytest.approx([np.mean(np.arange(10, 20) / 20)] * 2)
     drawn(found, tmp_path)
-    with pytest.raises(UserError, match="'jagged'.*1 round"):
-        smoothness.compute([Series("jagged", jagged[:1])])
+    refused("'jagged'.*1 round", smoothness.compute, [Series("jagged", jagged[:1])])
 
 
 def test_targets_per_seed(tmp_path):
@@ -57,8 +55,7 @@ def test_targets_per_seed(tmp_path):
     assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
-    with pytest.raises(UserError, match="--target"):
-        targets.compute([slow], [])
+    refused("--target", targets.compute, [slow], [])
 
 
 def test_targets_in_simulated_time(tmp_path):
@@ -86,10 +83,8 @@ def test_label_histograms(tmp_path):
     assert np.array_equal(np.array(counts["iid"])[:4], found["panels"][0]["histogram"])
     drawn(found, tmp_path)
     drawn(labels.compute({"many": np.ones((3, 30), int)}), tmp_path)
-    with pytest.raises(UserError, match="0..19"):
-        labels.compute(counts, clients=[20])
-    with pytest.raises(UserError, match="name a partition"):
-        labels.compute({})
+    refused("0..19", labels.compute, counts, clients=[20])
+    refused("name a partition", labels.compute, {})
 
 
 def test_who_trained_when(tmp_path):
@@ -126,7 +121,5 @@ def test_clients_are_sorted_and_unseen_ones_are_apart(tmp_path):
     one = clients.compute({"a": first, "b": second}, "loss", ["wima5"])
     assert [curve["label"] for curve in one["curves"]] == ["a", "a", "b"]
     drawn(one, tmp_path)
-    with pytest.raises(UserError, match="no run has 'wima6'. Did you mean 'wima5'"):
-        clients.compute({"a": table(3)}, models=["wima6"])
-    with pytest.raises(UserError, match="no run has the metric 'error'. Available: accuracy, loss"):
-        clients.compute({"a": table(3)}, "error")
+    refused("no run has 'wima6'. Did you mean 'wima5'", clients.compute, {"a": table(3)}, models=["wima6"])
+    refused("no run has the metric 'error'. Available: accuracy, loss", clients.compute, {"a": table(3)}, "error")

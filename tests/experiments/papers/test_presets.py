@@ -16,6 +16,7 @@ from fedwin.errors import UserError
 from fedwin.models import MODELS
 from fedwin.runs.choices import check_choices
 from fedwin.wrappers import WRAPPERS
+from tests.refusals import refused
 
 # Examples of data sets that WIMA's clients share equally.
 SHARED = {"cifar10": 50_000, "cifar100": 50_000, "cifar100_pam": 50_000}
@@ -27,8 +28,7 @@ def test_presets_are_files_and_cells_of_papers():
         line for line in presets.text("wima_femnist").splitlines() if line.startswith("--")
     ]
     assert "--batching=repeat" in presets.resolve(["train", "--flagfile", "wima_femnist"])
-    with pytest.raises(UserError, match="Did you mean 'wima_femnist'"):
-        presets.expanded("wima_femnits")
+    refused("Did you mean 'wima_femnist'", presets.expanded, "wima_femnits")
 
 
 def test_files_name_files_and_presets_but_not_themselves(tmp_path):
@@ -94,5 +94,4 @@ def test_the_flags_of_a_cell():
     ],
 )
 def test_a_cell_that_is_not_there(name, row, column, message):
-    with pytest.raises(UserError, match=message):
-        flag_text(item(name), row, column)
+    refused(message, flag_text, item(name), row, column)

@@ -12,6 +12,7 @@ from experiments.reproduction import page, request, results, work
 from fedwin import data
 from fedwin.errors import UserError
 from tests.experiments.reproduction.fakes import RUN, record
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -48,8 +49,7 @@ def test_packed_runs_are_read_as_they_were_written(tmp_path):
     records.write(paths[0], record(seeds=(0,)))
     assert paths[0].read_bytes() == before
     paths[0].write_bytes(before[:-20])
-    with pytest.raises(UserError, match="damaged"):
-        results.Results("trend", tmp_path).records(RUN)
+    refused("damaged", results.Results("trend", tmp_path).records, RUN)
 
 
 def test_a_run_with_more_read_outs_replaces_the_stored_one(kept, tmp_path):
@@ -69,8 +69,7 @@ def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path, capsys):
         one = {table.name: table.cells("paper")[:1]}
         request.Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], one)
     assert capsys.readouterr().out.count("refused: ") == 1
-    with pytest.raises(UserError, match="is not stored.*digits has 700 of 1,400"):
-        kept("paper")
+    refused("is not stored.*digits has 700 of 1,400", kept, "paper")
     assert kept("trend")
 
 
@@ -80,13 +79,11 @@ def test_the_installed_package_is_never_written_to(monkeypatch, tmp_path):
     monkeypatch.setattr(page, "pages", lambda folder: {pathlib.Path("RESULTS.md"): str(folder)})
     page.write(tmp_path)
     assert (tmp_path / "RESULTS.md").read_text().strip() == str(tmp_path / "results")
-    with pytest.raises(UserError, match="--keep stores results in a checkout"):
-        request.Request(keep=True, out_dir=tmp_path).check()
+    refused("--keep stores results in a checkout", request.Request(keep=True, out_dir=tmp_path).check)
 
 
 def test_without_stored_results_nothing_is_drawn(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     with pytest.raises(UserError, match="there are no stored results of scale trend.*repository"):
         request.Request(from_results=True, out_dir=tmp_path).check()
-    with pytest.raises(UserError, match="there are no stored results"):
-        page.pages(tmp_path)
+    refused("there are no stored results", page.pages, tmp_path)

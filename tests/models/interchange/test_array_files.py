@@ -11,6 +11,7 @@ import pytest
 from fedwin.errors import UserError
 from fedwin.models import interchange
 from fedwin.models.interchange import torch_files
+from tests.refusals import refused
 
 ARRAYS = {
     "params.a.kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -57,35 +58,27 @@ def test_other_programs_read_it(tmp_path):
 )
 def test_targets_that_are_refused(name, words, tmp_path):
     (tmp_path / "a.npz").touch()
-    with pytest.raises(UserError, match=words):
-        interchange.write(tmp_path / name, ARRAYS, {})
+    refused(words, interchange.write, tmp_path / name, ARRAYS, {})
     interchange.write(tmp_path / "a.npz", ARRAYS, {}, overwrite=True)
     assert interchange.read(tmp_path / "a.npz").arrays.keys() == ARRAYS.keys()
 
 
 def test_files_that_are_refused(tmp_path):
     path = tmp_path / "model.npz"
-    with pytest.raises(UserError, match="can't be read .No such file"):
-        interchange.read(path)
+    refused("can't be read .No such file", interchange.read, path)
     np.savez(path, a=np.array([{}], object))
-    with pytest.raises(UserError, match="not a readable .npz"):
-        interchange.read(path)
+    refused("not a readable .npz", interchange.read, path)
     np.savez(path, a=np.array(["text"]))
-    with pytest.raises(UserError, match="'a' is <U4, not an array of numbers"):
-        interchange.read(path)
+    refused("'a' is <U4, not an array of numbers", interchange.read, path)
     np.savez(path, a=np.zeros(1), __metadata__=np.array("["))
-    with pytest.raises(UserError, match="metadata is damaged"):
-        interchange.read(path)
+    refused("metadata is damaged", interchange.read, path)
     np.savez(path, a=np.zeros(1), __metadata__=np.array(100_000 * '{"a":'))
-    with pytest.raises(UserError, match="metadata is damaged .nested too deeply"):
-        interchange.read(path)
+    refused("metadata is damaged .nested too deeply", interchange.read, path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("notes.txt", "text")
-    with pytest.raises(UserError, match="'notes.txt' is no array"):
-        interchange.read(path)
+    refused("'notes.txt' is no array", interchange.read, path)
     path.write_bytes(b"PK")
-    with pytest.raises(UserError, match="not a readable .npz"):
-        interchange.read(path)
+    refused("not a readable .npz", interchange.read, path)
 
 
 # Written by torch 2.13: torch.save of an OrderedDict with a transposed float32 [2, 3], its first row (the same
@@ -127,8 +120,7 @@ def test_nothing_in_a_state_dict_is_executed(tmp_path):
         interchange.read(path)
     assert not (tmp_path / "touched").exists() and "\n" not in str(caught.value)
     (tmp_path / "old.pth").write_bytes(pickle.dumps({"a": 1}, 2))
-    with pytest.raises(UserError, match="without running code"):
-        interchange.read(tmp_path / "old.pth")
+    refused("without running code", interchange.read, tmp_path / "old.pth")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from fedwin.errors import UserError
 from fedwin.models import interchange
 from fedwin.runs.checkpoint import leaf_name, leaves_of
 from tests.models.interchange.torch_state import CASES, examples, golden, state_of
+from tests.refusals import refused
 
 
 def shapes_of(model):
@@ -91,8 +92,7 @@ def test_an_exported_state_dict_is_read_again_without_a_map(name, shape, lines, 
 
 def test_a_network_without_a_form_in_pytorch_is_refused():
     model = models.build("vit:layers=1,width=4,heads=1", (8, 8, 1), 10)
-    with pytest.raises(UserError, match="^layout=torch: the network 'vit' has no PyTorch form.*--layout=jax.$"):
-        convert(model, {}, (8, 8, 1))
+    refused("^layout=torch: the network 'vit' has no PyTorch form.*--layout=jax.$", convert, model, {}, (8, 8, 1))
 
 
 class Flattened(nn.Module):
@@ -156,8 +156,7 @@ def test_the_layout_follows_the_names_unless_it_is_given(mlp, tmp_path):
     map.write_text(json.dumps({name.replace("params.", "").replace("kernel", "weight"): name for name in own}))
     path = save(tmp_path / "b.npz", renamed)
     assert same(load(path, model, (8, 8, 1), str(map), "jax").leaves, own)
-    with pytest.raises(UserError, match="(?s)stored as"):
-        load(path, model, (8, 8, 1), str(map))
+    refused("(?s)stored as", load, path, model, (8, 8, 1), str(map))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin.errors import UserError
 from fedwin.models import build
 from fedwin.models.networks import mobilenet
 from fedwin.testing import compile_options
 from tests.models.networks.common import abstract, batch_of
+from tests.refusals import refused
 
 
 def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
@@ -52,11 +52,9 @@ def test_mobilenet_reads_convolution_weights(tmp_path):
         assert all((leaf(params, name) == kernel).all() for name, kernel in kernels.items())
         assert not params["classifier"]["kernel"].any()
     np.savez(ours, **{"/".join(name): kernel for name, kernel in list(kernels.items())[:-1]})
-    with pytest.raises(UserError, match="last/kernel' is missing"):
-        build(f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
+    refused("last/kernel' is missing", build, f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
     ours.write_bytes(b"junk")
-    with pytest.raises(UserError, match="not a readable .npz"):
-        build(f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
+    refused("not a readable .npz", build, f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
 
 
 def test_relu6_clips_to_zero_and_six():
