@@ -480,10 +480,9 @@ def algorithm(
     Returns:
       An Algorithm whose `init` and `client_init` take a key.
     """
-    phase = Phase(broadcast, client, server, wire, aggregate)
     return Algorithm(
         init=with_key_argument(init, 2),
-        phases=(phase,),
+        phases=(Phase(broadcast, client, server, wire, aggregate),),
         client_init=with_key_argument(client_init, 3),
         eval_model=eval_model,
         weighting=weighting,

@@ -50,8 +50,7 @@ def describe(error: BaseException) -> str:
 
 def is_library(filename: str) -> bool:
     """Returns whether a frame of a traceback is of this package, of an installed one, or of Python itself."""
-    package = str(pathlib.Path(__file__).parent)
-    return filename.startswith((package, sys.prefix, sys.base_prefix, "<"))
+    return filename.startswith((str(pathlib.Path(__file__).parent), sys.prefix, sys.base_prefix, "<"))
 
 
 @contextlib.contextmanager

@@ -68,8 +68,7 @@ def flat(example) -> Flat:
     Args:
       example: tree of arrays or jax.ShapeDtypeStruct.
     """
-    shapes = jax.eval_shape(lambda t: t, example)
-    leaves, treedef = jax.tree.flatten(shapes)
+    leaves, treedef = jax.tree.flatten(jax.eval_shape(lambda t: t, example))
     dtype = jnp.result_type(jnp.float32, *(leaf.dtype for leaf in leaves))
     size = -(-max(sum(leaf.size for leaf in leaves), 1) // ALIGNMENT) * ALIGNMENT
 
@@ -187,15 +186,13 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
     ring = _write(window.ring, window.count, vector)
     sums, compensation = [], []
     for number, (total, excess, w) in enumerate(zip(window.sums, window.compensation, sizes)):
-        leaving = _read(ring, window.count, number, w)
-        operands = (vector, leaving, total, excess)
+        operands = (vector, _read(ring, window.count, number, w), total, excess)
         # Behind a barrier the second result is computed again: XLA:CPU would write their common part to memory.
         sums.append(_updated_sum(*operands)[0])
         compensation.append(_updated_sum(*lax.optimization_barrier(operands))[1])
     count = window.count + 1
     # The norm bounds every value, and a product of vectors is the fastest pass over them.
-    healthy = jnp.dot(vector, vector) <= LARGEST**2
-    spoiled = jnp.where(healthy, window.spoiled, count)
+    spoiled = jnp.where(jnp.dot(vector, vector) <= LARGEST**2, window.spoiled, count)
     return Window(ring, count, tuple(sums), tuple(compensation), spoiled, window.sizes, window.weighted)
 
 
@@ -283,8 +280,7 @@ def shift(line: Delay, vector) -> Delay:
     tau = line.ring.shape[0]
     ring = _write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
-    oldest = _read(ring, line.count, 0, tau - 1)
-    return Delay(ring, count, jnp.where(count >= tau, oldest, 0))
+    return Delay(ring, count, jnp.where(count >= tau, _read(ring, line.count, 0, tau - 1), 0))
 
 
 def is_window(node) -> bool:

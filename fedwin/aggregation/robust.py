@@ -117,8 +117,7 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
         # A table, because 0.29 * 100 is less than 29 in floating-point arithmetic.
         removed = jnp.asarray([math.floor(exact * number) for number in range(len(steps) + 1)])[n]
         rank = np.arange(len(ordered))[:, None]
-        kept = (rank >= removed) & (rank < n - removed)
-        return uniform_mean(ordered, kept)
+        return uniform_mean(ordered, (rank >= removed) & (rank < n - removed))
 
     return Aggregator("trimmed_mean", combine)
 
@@ -151,8 +150,7 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
         weights = jnp.where(counted, weights, 0)
 
         def iterate(_, v):
-            distances = jnp.sqrt(jnp.sum(jnp.square(steps - v), 1))
-            b = weights / jnp.maximum(smoothing, distances)
+            b = weights / jnp.maximum(smoothing, jnp.sqrt(jnp.sum(jnp.square(steps - v), 1)))
             return jnp.matmul(b, steps, precision="highest") / jnp.maximum(jnp.sum(b), jnp.finfo(b.dtype).tiny)
 
         return lax.fori_loop(0, iterations, iterate, jnp.zeros_like(steps[0]))
@@ -252,8 +250,7 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
         scores = jnp.sum(jnp.where(counted, nearest, 0), 1)
         # Clients that are present come first, even with an infinite score; then by score, then by place.
         order = jnp.lexsort((scores, ~present))
-        number = jnp.minimum(n, m)
-        chosen = jnp.zeros((size, 1), bool).at[order, 0].set(jnp.arange(size) < number)
+        chosen = jnp.zeros((size, 1), bool).at[order, 0].set(jnp.arange(size) < jnp.minimum(n, m))
         return uniform_mean(steps, chosen)
 
     return Aggregator("krum", combine)

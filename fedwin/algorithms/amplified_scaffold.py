@@ -101,8 +101,7 @@ def amplified_scaffold(
         later = number != row.period
         own = tree.where(later, row.mean, row.control)
         y = solve(params, c, local.shift(tree.sub(control, own)), grad=True)
-        before = jnp.where(later, 0, row.steps)
-        steps = before + y.steps
+        steps = jnp.where(later, 0, row.steps) + y.steps
         mean = tree.lerp(y.steps / jnp.maximum(steps, 1), tree.where(later, y.grad, row.mean), y.grad)
         message = {
             "delta": common.weighted_delta(y, params, c, weighting),

@@ -27,8 +27,7 @@ def optax_server(optimizer: optax.GradientTransformation) -> Server:
     """
 
     def step(params, state, total, round):
-        gradient = tree.scale(-1, total["delta"].value)
-        updates, state = optimizer.update(gradient, state, params)
+        updates, state = optimizer.update(tree.scale(-1, total["delta"].value), state, params)
         return tree.add(params, updates), state
 
     return Server(optimizer.init, step, lambda node: isinstance(node, optax.ScaleByAdamState))

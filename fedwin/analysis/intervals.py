@@ -47,7 +47,7 @@ def mean_interval(values: Mapping[Any, float | None]) -> Interval:
       >>> mean_interval({0: 1.0, 1: 3.0, 2: None})
       Interval(mean=2.0, half_width=12.706204736174694, seeds=2, of_seeds=3)
     """
-    finite = np.array([value for value in values.values() if _counts(value)], np.float64)
+    finite = np.array([value for value in values.values() if value is not None and math.isfinite(value)], np.float64)
     count = len(finite)
     if not count:
         return Interval(None, None, 0, len(values))
@@ -141,10 +141,6 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
         below = np.zeros(count, bool)
         below[order[: passed.max(initial=-1) + 1]] = True
     return below.tolist()
-
-
-def _counts(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _difference(value: float | None, reference: float | None) -> float | None:

@@ -69,7 +69,7 @@ class RunSummary(Summary):
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
-def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = True) -> str:
+def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
     """Returns rows as aligned columns for the terminal; the widest columns are cut until a line fits.
 
     >>> print(plain_table([("run", "rounds/s"), ("fedavg", "12.5")]))
@@ -79,7 +79,6 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = 
 
     Args:
       rows: the cells; the first row is the head.
-      rule: whether a line of dashes follows the head.
     """
     rows = [list(map(escape, row)) for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -87,7 +86,7 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = 
         widths[widths.index(max(widths))] -= 1
     cut = lambda cell, width: cell if len(cell) <= width else cell[: width - 3] + "..."
     lines = ["  ".join(cut(cell, w).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([lines[0], *(["-" * len(lines[0])] if rule else []), *lines[1:]])
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def number(value: float | None, digits: int) -> str:

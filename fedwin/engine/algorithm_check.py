@@ -70,7 +70,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
       UserError: names the function (name, file:line) and what it should return.
     """
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
-    model = jax.eval_shape(lambda: model) if _concrete(model) else model
+    model = jax.eval_shape(lambda: model) if any(isinstance(x, jax.Array) for x in jax.tree.leaves(model)) else model
     params, stats = model
     first = UserFunction("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
     state = first.trace(params, key)
@@ -95,10 +95,6 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         raise read.error(f"returns {_kind(evaluated)}")
     if algorithm.client_model is not None:
         _check_client_model(algorithm, evaluated, row)
-
-
-def _concrete(model) -> bool:
-    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model))
 
 
 def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.Update:
@@ -137,8 +133,7 @@ def _check_server(phase: core.Phase, params, state, message, number) -> None:
         hint += ", and a mean is read by .value"
     if tree.is_empty(state):
         hint += "; the state is (), because core.algorithm was given no init"
-    returned = part.trace(params, state, total, number, hint=hint)
-    _check_pair(part, returned, params, state)
+    _check_pair(part, part.trace(params, state, total, number, hint=hint), params, state)
 
 
 def _check_pair(part: UserFunction, returned, params, state) -> None:

@@ -72,11 +72,6 @@ def _round_trips(
         params, state = jax.eval_shape(phase.server, params, state, total, client.round)
 
 
-def overhead(counted: Bytes, params) -> float:
-    """Returns the traffic in models, (down + up) / 2: FedAvg's is 1."""
-    return (counted.down + counted.up) / (2 * tree.nbytes(params))
-
-
 def _nbytes(message) -> int:
     strip = lambda x: x.total if isinstance(x, core.Mean) else x
     return tree.nbytes(jax.tree.map(strip, message, is_leaf=lambda x: isinstance(x, core.Mean)))

@@ -92,7 +92,7 @@ class Dispatch:
             run, metrics, probes = loop
             cohort = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
             run, values = step(run, store, cohort)
-            run = strategy.constrain(run, shardings)
+            run = run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
             metrics = _put(metrics, values, r)
             if self.probe:
                 skipped = lambda run, test: tree.map(_missing, probe_shape)

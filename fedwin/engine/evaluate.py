@@ -307,8 +307,7 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
 
     def probe(models: dict[str, Variables], test) -> dict[str, dict[str, jax.Array]]:
         names = list(models)
-        stacked = tree.map(lambda *leaves: jnp.stack(leaves), *models.values())
-        sums = measured(stacked, test)
+        sums = measured(tree.map(lambda *leaves: jnp.stack(leaves), *models.values()), test)
         means = {metric: value.value for metric, value in sums.items()}
         return {name: {metric: value[i] for metric, value in means.items()} for i, name in enumerate(names)}
 

@@ -70,10 +70,6 @@ def _copied(run):
     return jax.tree.map(jnp.copy, run)
 
 
-def _gather(table, slots):
-    return tree.map(lambda leaf: leaf.at[slots].get(mode="clip"), table)
-
-
 def _scatter(table, slots, rows):
     # Padding slots are beyond the end and dropped.
     return tree.map(lambda leaf, new: leaf.at[slots].set(new.astype(leaf.dtype), mode="drop"), table, rows)
@@ -100,7 +96,7 @@ def one_round(
     # The function for a chunk of one client is not vmapped.
     skips = cohort.size is not None and strategy.chunk == 1
     server_size = None if algorithm.steps_without_clients else cohort.size
-    own_state = strategy.everywhere(_gather(run.table, cohort.slots))
+    own_state = strategy.everywhere(tree.map(lambda leaf: leaf.at[cohort.slots].get(mode="clip"), run.table))
     round_key = jax.random.fold_in(run.key, run.round)
     client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(cohort.ids)
     places = cohort._replace(size=None)
@@ -114,8 +110,7 @@ def one_round(
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
         shared = SharedInputs(phase.broadcast(params, state), stats, run.round, store)
         own = ClientInputs(places, keys, own_state)
-        stacked = phase.aggregate is not None
-        function = client_function(phase.client, algorithm.weighting, n_max, stacked)
+        function = client_function(phase.client, algorithm.weighting, n_max, phase.aggregate is not None)
         summed, new_state = map_cohort(skip_absent(function) if skips else function, shared, own, strategy)
         message, mean_stats, phase_metrics = summed
         if phase.aggregate is not None:

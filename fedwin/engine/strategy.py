@@ -57,10 +57,6 @@ class Strategy(NamedTuple):
         """Returns the shardings with which a client table is created; None where each process creates its own first."""
         return None if self.mesh is None or multi_process.count() > 1 else placement.table_placement(table, self.mesh)
 
-    def constrain(self, run, shardings):
-        """Constrains a traced RunState to `shardings` (from `placement`)."""
-        return run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
-
     def everywhere(self, values):
         """Constrains traced values to be whole on every device of the mesh."""
         if self.mesh is None:

@@ -19,7 +19,7 @@ from fedwin.fedjax_bridge.cohort import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
 from fedwin.models.convolution.lowering import lower_convolutions
 from fedwin.registry import Choice, ranges
-from fedwin.wrappers import WRAPPERS
+from fedwin.wrappers import WRAPPERS, wrapped
 
 
 def as_fedjax(
@@ -199,10 +199,7 @@ def build_algorithm(
     wrappers = [WRAPPERS.build(text, dataclasses.replace(setting, owner=text.partition(":")[0])) for text in wrap or ()]
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
-    algorithm = ALGORITHMS.build(choice, setting, solve)
-    for wrapper in wrappers:
-        algorithm = wrapper.algorithm(algorithm)
-    return algorithm
+    return wrapped(ALGORITHMS.build(choice, setting, solve), wrappers)
 
 
 def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:

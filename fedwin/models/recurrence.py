@@ -87,8 +87,7 @@ def _gates_gradient(h_cotangent, to_gates, to_cell, f, w_h):
 def _forward(x, w_x, w_h, bias, loop):
     length, batch, size = x.shape
     # x_t W_x does not depend on the recurrence: one product for all time steps.
-    driven = (x.reshape(length * batch, size) @ w_x).reshape(length, batch, -1)
-    return _loop(loop, driven, w_h, bias)
+    return _loop(loop, (x.reshape(length * batch, size) @ w_x).reshape(length, batch, -1), w_h, bias)
 
 
 @jax.custom_vjp

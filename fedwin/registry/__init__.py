@@ -203,12 +203,8 @@ class Registry(dict):
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
-        return Choice(choice.name, {h.name: self._accepted(choice, h) for h in self._chosen(choice)})
-
-    def _chosen(self, choice: Choice) -> list[Hyperparameter]:
-        """Returns the parameters that a choice sets, in its order."""
         known = {h.name: h for h in self._entries[choice.name].hyperparameters}
-        return [known[key] for key in choice.params]
+        return Choice(choice.name, {key: self._accepted(choice, known[key]) for key in choice.params})
 
     def _accepted(self, choice: Choice, parameter: Hyperparameter) -> Any:
         """Returns the value of a parameter as the builder receives it; raises UserError if it is not accepted."""

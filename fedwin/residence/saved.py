@@ -53,10 +53,6 @@ class SnapshotRing(Lazy):
     def __init__(self, shape: tuple[int, ...], dtype, snapshot: Snapshot | None = None, number: int = 0):
         self.shape, self.dtype, self.snapshot, self.number = shape, np.dtype(dtype), snapshot, number
 
-    def with_length(self, slots: int) -> "SnapshotRing":
-        """Returns the same vectors in a ring buffer of another length."""
-        return SnapshotRing((slots, self.shape[1]), self.dtype, self.snapshot)
-
     def _rows(self, start: int, stop: int) -> np.ndarray:
         rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
         if self.snapshot is not None:

@@ -405,7 +405,7 @@ def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
         if np.any(leaves[f"{leaf_name(path)}.count"] > capacity):
             continue
         if isinstance(ring, SnapshotRing):
-            changed[name] = ring.with_length(wanted[0])
+            changed[name] = SnapshotRing((wanted[0], ring.shape[1]), ring.dtype, ring.snapshot)
         else:
             changed[name] = np.zeros(wanted, ring.dtype)
             changed[name][:common] = ring[:common]

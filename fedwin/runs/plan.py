@@ -215,7 +215,7 @@ class RunPlan:
         if self.num_vmapped == 1:
             return
         config, processes = self.prepared.config, multi_process.count()
-        infos = [_shape_of_information(federation) for federation in self.prepared.federations.values()]
+        infos = [{n: leaf.shape for n, leaf in f.shapes().info.items()} for f in self.prepared.federations.values()]
         streamed = should_stream(self._federation, config.examples)
         on_one_device = "keeps everything on one device, and"
         for refused, why, remedy in (
@@ -414,10 +414,6 @@ def _participants(prepared: PreparedRun) -> int:
 def _shapes(prepared: PreparedRun, slots: int, window_rounds: int | None) -> engine.RunState:
     start = lambda: prepared.start(prepared.config.seeds[0], slots, window_rounds=window_rounds)
     return jax.eval_shape(start)
-
-
-def _shape_of_information(federation: Federation) -> dict[str, tuple[int, ...]]:
-    return {name: leaf.shape for name, leaf in federation.shapes().info.items()}
 
 
 def _window_plan(prepared: PreparedRun) -> WindowPlan:

@@ -268,8 +268,7 @@ def warm_starts(
     source = init_source(config.init_from)
     wanted = _wanted(source.part, model)
     if isinstance(source, FileSource):
-        start = _from_file(source, model, wanted, input_shape, input_dtype)
-        return dict.fromkeys(config.seeds, start)
+        return dict.fromkeys(config.seeds, _from_file(source, model, wanted, input_shape, input_dtype))
     starts = {}
     for seed in config.seeds:
         other = _seed_of(source, seed)

@@ -202,14 +202,9 @@ def check_loop(bench: Bench) -> None:
     bench.dispatch(donated, *bench.arguments(bench.cohorts, 1), n_max=bench.problem.n_max)
     copied = [leaf for leaf in jax.tree.leaves((donated.params, donated.state, donated.table)) if not leaf.is_deleted()]
     assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
-    first, last = (_evaluated_loss(bench, run) for run in (bench.initial, bench.final))
+    evaluated = lambda run: bench.algorithm.eval_model(Variables(run.params, run.stats), run.state)
+    first, last = (mean_loss(bench.problem, evaluated(run)) for run in (bench.initial, bench.final))
     assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
-
-
-def _evaluated_loss(bench, host) -> float:
-    """Returns the loss of the evaluated model over all clients' examples."""
-    model = bench.algorithm.eval_model(Variables(host.params, host.stats), host.state)
-    return mean_loss(bench.problem, model)
 
 
 def check_padding(bench: Bench) -> None:

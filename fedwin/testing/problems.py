@@ -13,6 +13,7 @@ from fedwin.core import Variables
 from fedwin.data.federation import make_store
 from fedwin.engine.strategy import Strategy
 from fedwin.registry import parse
+from fedwin.wrappers import wrapped
 
 # Programs here run for microseconds: compilation dominates.
 _QUICK = {
@@ -111,9 +112,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
         algorithm = ALGORITHMS.build(parse(builder).with_params(**(params or {})), setting, solve)
     else:
         algorithm = builder(setting, solve, **(params or {}))
-    for wrapper in wrappers:
-        algorithm = wrapper.algorithm(algorithm)
-    return algorithm
+    return wrapped(algorithm, wrappers)
 
 
 def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine.Store:

@@ -115,7 +115,8 @@ class Privacy:
     def report(self, rounds: int) -> dict[str, object]:
         """Returns the guarantee after a number of rounds, for the summary of a run."""
         spent = self.spent(rounds)
-        known = [name for name in get_args(Accountant) if _computes(self, name)]
+        # Privacy loss distributions need Poisson cohorts.
+        known = [name for name in get_args(Accountant) if name == "rdp" or self.neighbors == "add_remove"]
         parts = [{**mechanism._asdict(), "rounds": count} for mechanism, count in spent]
         return {
             "epsilon": {name: _epsilon(spent, self.delta, name) for name in known},
@@ -136,11 +137,6 @@ def restored(record: dict[str, Any]) -> Privacy:
     """Returns a guarantee from its fields as JSON data."""
     before = tuple((Mechanism(*mechanism), rounds) for mechanism, rounds in record["before"])
     return Privacy(**record | {"before": before, "seeds": tuple(record["seeds"])})
-
-
-def _computes(privacy: Privacy, accountant: str) -> bool:
-    """Whether an accountant knows the mechanism: privacy loss distributions need Poisson cohorts."""
-    return accountant == "rdp" or privacy.neighbors == "add_remove"
 
 
 def _relation(mechanism: Mechanism):

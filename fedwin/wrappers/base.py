@@ -62,9 +62,10 @@ class Wrapper(NamedTuple):
             solve = dataclasses.replace(solve, lr=self.rate(as_schedule(solve.lr)))
         if self.epochs is not unchanged:
             if solve.steps is not None or isinstance(solve.epochs, float):
+                given = f"local_epochs={solve.epochs}" if solve.steps is None else f"local_steps={solve.steps}"
                 raise UserError(
                     f"{self.name}: this schedule drops local epochs, which needs a whole number of them; set "
-                    f"--local_epochs to an integer in place of {_local_steps(solve)}, or choose another schedule."
+                    f"--local_epochs to an integer in place of {given}, or choose another schedule."
                 )
             max_epochs = solve.max_epochs or (None if callable(solve.epochs) else int(solve.epochs))
             solve = dataclasses.replace(solve, epochs=self.epochs(as_schedule(solve.epochs)), max_epochs=max_epochs)
@@ -76,10 +77,6 @@ class Wrapper(NamedTuple):
                 raise UserError(f"{self.name}: another wrapper freezes parameters already; omit one of the two.")
             solve = dataclasses.replace(solve, frozen=self.frozen)
         return solve
-
-
-def _local_steps(solve) -> str:
-    return f"local_epochs={solve.epochs}" if solve.steps is None else f"local_steps={solve.steps}"
 
 
 # Name of a leaf of a run's state: the field, one `.inner` per wrapper around it, and the rest.

@@ -94,8 +94,7 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
 
             def one(x):
                 own = jax.random.fold_in(key, next(number))
-                compressed = sent_bytes(x, bits) < x.size * x.dtype.itemsize
-                return stochastic(x, own, bits) if compressed else x
+                return stochastic(x, own, bits) if sent_bytes(x, bits) < x.size * x.dtype.itemsize else x
 
             return update._replace(message=map_values(one, update.message))
 

@@ -45,8 +45,7 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
     if PARTITIONS.check(text).name in ("domain", "natural", "csv"):
         raise UserError(f"partition 'domain': inner={inner} does not split labels; use shards, quantity or yurochkin.")
     each = num_clients // num_domains
-    rng = generator(seed, "domain")
-    numbers = rng.permutation(num_clients).reshape(num_domains, each)
+    numbers = generator(seed, "domain").permutation(num_clients).reshape(num_domains, each)
     lists: list = [None] * num_clients
     of_client = np.zeros(num_clients, np.int32)
     fallbacks = 0
@@ -55,8 +54,7 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
         part = dataclasses.replace(
             dataset, name=f"{dataset.name} domain {d}", train={"y": np.asarray(dataset.train["y"])[rows]}, natural=None
         )
-        inner_seed = int(generator(seed, "domain", d).integers(2**31))
-        split = PARTITIONS.build(text, part, each, inner_seed)
+        split = PARTITIONS.build(text, part, each, int(generator(seed, "domain", d).integers(2**31)))
         fallbacks += split.report["fallbacks"]
         of_client[numbers[d]] = d
         for j, k in enumerate(numbers[d]):

@@ -98,12 +98,11 @@ def hf(
     inputs = _inputs(splits, x, where, folder, size, resize, channels)
     mean, std = constants_of(title, constants, inputs["train"])
     both = np.concatenate([values.reshape(-1) for values in labels.values()])
-    classes = count_classes(both, num_classes or len(names) or None, task)
     return Dataset(
         title,
         {"x": inputs["train"], "y": labels["train"]},
         {"x": inputs["test"], "y": labels["test"]},
-        classes,
+        count_classes(both, num_classes or len(names) or None, task),
         task=check_task(labels["train"], task, where["train"]),
         mean=mean,
         std=std,
@@ -165,8 +164,7 @@ def _labels(splits, y: str, where, task) -> tuple[dict[str, np.ndarray], tuple[s
     if _kind(splits["train"], y) != "text":
         names = tuple(getattr(feature, "names", None) or ())
         labels = {key: as_labels(_labels_of(split, y), where[key], task) for key, split in splits.items()}
-        other = tuple(getattr(splits["test"].features[y], "names", None) or ())
-        if names != other:
+        if names != tuple(getattr(splits["test"].features[y], "names", None) or ()):
             raise UserError(f"{where['test']}: '{y}' has other classes than in the training split; save both together.")
         return labels, names
     texts = {key: np.array([str(value) for value in _column(split, y)]) for key, split in splits.items()}

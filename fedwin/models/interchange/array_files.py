@@ -122,8 +122,7 @@ def _read_npz(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray]
         arrays = files.read_npz(io.BytesIO(content))
     except Exception as error:  # a damaged zip file can raise almost any exception
         raise UserError(f"{path}: not a readable .npz file of arrays ({files.one_line(error)}).") from error
-    text = arrays.pop(METADATA, np.array(""))
-    return arrays, str(text)
+    return arrays, str(arrays.pop(METADATA, np.array("")))
 
 
 def _read_safetensors(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
