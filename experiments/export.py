@@ -52,8 +52,7 @@ def main(argv: list[str]) -> None:
         layout=options.layout,
     )
     is_torch = options.layout == "torch"
-    line = f"{path}: {path.stat().st_size:,} bytes, {address.label}, seed {options.seed}"
-    print("# " * is_torch + escape(line))
+    print("# " * is_torch + escape(f"{path}: {path.stat().st_size:,} bytes, {address.label}, seed {options.seed}"))
     if is_torch:
         print(interchange.read(path).metadata["source"], end="")
 

@@ -132,13 +132,8 @@ def _plane(arguments: Runs, options: Any) -> Answer:
     else:
         items = list(named.items())
         corners, further, subject = dict(items[:3]), dict(items[3:]), "three models"
-    result = plane.compute(
-        trained,
-        corners,
-        further,
-        count=options.examples,
-        **({"points": options.points} if options.points else {}),
-    )
+    points = {"points": options.points} if options.points else {}
+    result = plane.compute(trained, corners, further, count=options.examples, **points)
     return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
 
 

@@ -108,8 +108,7 @@ def main(argv: list[str]) -> None:
     if not decides_run():
         main_job(config)
         return
-    summary = fedwin.run(config)
-    print(scores.summary_table({config.algorithm: summary}))
+    print(scores.summary_table({config.algorithm: fedwin.run(config)}))
 
 
 if __name__ == "__main__":

@@ -67,9 +67,10 @@ def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
     viewed: list[runs.ViewedRun] = []
     problems: list[str] = []
     found = runs.find(paths)
+    points = min(max(runs.TOTAL // max(len(found), 1), runs.FEWEST), runs.MOST)
     for path, name in found.items():
         try:
-            viewed.append(runs.read(path, name, runs.points_per_curve(len(found))))
+            viewed.append(runs.read(path, name, points))
         except UserError as error:
             problems.append(str(error))
     if not viewed:
@@ -158,13 +159,12 @@ def main(argv: list[str]) -> None:
         unused.refuse(["watch"], "with --results")
         if len(argv) > 1:
             raise UserError(f"--results shows the stored results alone; omit '{argv[1]}', or --results.")
-    page.check_library()
-    if options.results:
         text = results_page(options.title or "Results of fedwin")
         replace_text(out, text)
         print(escape(f"page               {out} ({len(text.encode()) / 1e6:.1f} MB)"))
         _open(out, options.open)
         return
+    page.check_library()
     title = options.title or ", ".join(paths)
     shown = stamps(paths)
     read(paths)  # errors come before the library is loaded

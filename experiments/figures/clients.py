@@ -69,8 +69,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     colors = {label: look["color"] for label, look in zip(labels, style.looks(labels), strict=True)}
     looks = [colors[curve["label"]] for curve in curves]
     axis_name = style.axis_of(metric, "")
-    below = 0.22 * -(-len(curves) // 2)
-    with style.panels(path, title, 1, 2, height=style.HEIGHT + below) as (figure, grid):
+    with style.panels(path, title, 1, 2, height=style.HEIGHT + 0.22 * -(-len(curves) // 2)) as (figure, grid):
         histogram, ranks = grid[0]
         shares = [np.full(len(values), style.PERCENT / len(values)) for values in scaled]
         _, _, bars = histogram.hist(scaled, _bins(metric, scaled), weights=shares, color=looks)

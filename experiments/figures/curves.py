@@ -58,16 +58,11 @@ def curve(
         raise UserError(f"metric '{metric}': {readout} has {', '.join(known)}.")
     if not by_seed:
         raise UserError(f"there is no evaluation of {readout} to draw.")
-    end = max(max(values_of_round) for values_of_round in by_seed.values())
-    diverged = diverged_at(lines, readout)
-    complete = [
-        values_of_round
-        for seed, values_of_round in by_seed.items()
-        if (max(values_of_round) == end or seed in stopped) and seed not in diverged
-    ]
+    end, diverged = max(map(max, by_seed.values())), diverged_at(lines, readout)
+    complete = [own for seed, own in by_seed.items() if (max(own) == end or seed in stopped) and seed not in diverged]
     used = complete or list(by_seed.values())
-    rounds = sorted(set.intersection(*(set(values_of_round) for values_of_round in used)))
-    return np.array(rounds), np.array([[values_of_round[r] for r in rounds] for values_of_round in used])
+    rounds = sorted(set.intersection(*map(set, used)))
+    return np.array(rounds), np.array([[own[r] for r in rounds] for own in used])
 
 
 def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:

@@ -61,8 +61,7 @@ def compute(
     addresses_of = {}
     for label, directory in runs.items():
         available = rounds_of(directory, seed)
-        missing = [at for at in rounds if at not in available]
-        if missing:
+        if missing := [at for at in rounds if at not in available]:
             raise UserError(
                 f"{directory} has no checkpoint of round {missing[0]}; it has {', '.join(map(str, available))}."
             )
@@ -89,14 +88,12 @@ def at_checkpoint(
     ids = probing.cohort(trained, clients, most=trained.prepared.setting.num_clients)
     if len(ids) < 2:
         raise UserError(f"factors: {len(ids)} client(s); with fewer than two nothing is averaged.")
-    replicated = [_other_batches(trained, replica) for replica in range(replicas)]
-    models = [client_models(trained_again, ids) for trained_again in replicated]
+    models = [client_models(_other_batches(trained, replica), ids) for replica in range(replicas)]
     partition = trained.prepared.federations[trained.seed].partition
     weights = partition.sizes[ids] / partition.sizes[ids].sum()
     center = analysis.mix(weights, models[0])
     train, owner = _of_clients(trained, ids, count)
-    all_models = [model for replica in models for model in replica]
-    outputs = probing.logits(trained, all_models, train["x"])
+    outputs = probing.logits(trained, [model for replica in models for model in replica], train["x"])
     labels = np.asarray(train["y"])
     shares, target = _softmax(outputs), np.eye(outputs.shape[-1])[labels]
     split = analysis.factors(shares.reshape(replicas, len(ids), *target.shape), target, owner, weights)

@@ -66,8 +66,7 @@ def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
         raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
     examples = probing.of_clients(trained, clients, held_out=held_out is not None)
     # The received model; some methods evaluate another one.
-    received = Variables(trained.run.params, trained.run.stats)
-    models = [received, *client_models(trained, clients)]
+    models = [Variables(trained.run.params, trained.run.stats), *client_models(trained, clients)]
     right = np.argmax(probing.logits(trained, models, examples["x"]), -1) == examples["y"]
     ends = np.cumsum([len(own) for own in rows])[:-1]
     accuracy = np.stack([part.mean(1) for part in np.split(right, ends, 1)], 1)

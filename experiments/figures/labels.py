@@ -70,8 +70,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     names = result["class_names"] if len(result["class_names"]) == classes else [str(c) for c in range(classes)]
     across = 1 if len(panels) == 1 else 2
     down = -(-len(panels) // across)
-    height = 0.75 + 0.17 * most
-    with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=height) as (figure, grid):
+    with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=0.75 + 0.17 * most) as (figure, grid):
         for axis in grid.flat[len(panels) :]:
             axis.set_axis_off()
         for axis, panel in zip(grid.flat, panels):

@@ -57,13 +57,13 @@ def compute(
     coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
     evaluate, batches = probing.probe(trained, [split], count)
     models = [*corners.values(), *further.values()]
-    metrics = probing.with_error(analysis.mixtures(models, coefficients, evaluate, batches), split)
+    metrics = analysis.mixtures(models, coefficients, evaluate, batches)[split]
+    metrics = {**metrics, "error": 1 - metrics["accuracy"]}
     size = len(a) * len(b)
     surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
-    named = _places(through, list(corners), further, mean)
     marks = [
         mark | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
-        for number, mark in enumerate(named)
+        for number, mark in enumerate(_places(through, list(corners), further, mean))
     ]
     sizes = {"examples": int(batches[split]["mask"].sum()), "evaluations": len(coefficients)}
     axes = {"a": a.tolist(), "b": b.tolist()}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
@@ -111,8 +111,3 @@ def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -
         return list(clients)
     drawn = trained.prepared.setting.sampling.cohort(trained.seed, trained.round).ids
     return sorted(int(client) for client in drawn)[:most]
-
-
-def with_error(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
-    """Returns the metrics of a split (split -> metric -> values), and 'error' = 1 - accuracy."""
-    return {**metrics[split], "error": 1 - metrics[split]["accuracy"]}

@@ -142,9 +142,8 @@ def row_colors(labels: Sequence[str]) -> list[str]:
 
 def variant_look(number: int, count: int) -> dict[str, Any]:
     """Returns the marker of the n-th of `count` variants of a row; the first of several is hollow."""
-    return {"marker": MARKERS[number % len(MARKERS)]} | (
-        {"markerfacecolor": "white"} if count > 1 and not number else {}
-    )
+    hollow = {"markerfacecolor": "white"} if count > 1 and not number else {}
+    return {"marker": MARKERS[number % len(MARKERS)]} | hollow
 
 
 def variant_handles(names: Sequence[str]) -> list[Any]:
@@ -301,13 +300,6 @@ def within_percent(axis, way: str) -> None:
     low, high = getattr(axis, f"get_{way}lim")()
     if low < 0 or high > 100:
         getattr(axis, f"set_{way}lim")(max(low, -1), min(high, 101))
-
-
-def color_map(name: str, missing: str):
-    """Returns a color map of matplotlib; `missing` is the color of NaN."""
-    from matplotlib import colormaps
-
-    return colormaps[name].with_extremes(bad=missing)
 
 
 def slant(axis) -> None:

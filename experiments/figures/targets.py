@@ -107,10 +107,11 @@ def _short(number: float) -> str:
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws bars of rounds and, if all curves have them, of MB and simulated seconds."""
+    from matplotlib.patches import Patch
+
     methods, targets = result["methods"], result["targets"]
     further = [(label, name) for name, (_, label) in COSTS.items() if _known(result, name)]
-    bars = len(methods) * len(targets)
-    height = 1.3 + 0.2 * bars + 0.12 * len(methods)
+    height = 1.3 + 0.2 * len(methods) * len(targets) + 0.12 * len(methods)
     with style.panels(path, title, 1, 1 + len(further), width=0.95 * style.WIDTH, height=height, sharey=True) as (
         figure,
         grid,
@@ -122,7 +123,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         grid[0, 0].invert_yaxis()
         if len(targets) > 1:
             names = [_reaching(result, target) for target in targets]
-            handles = [_sample(number) for number in range(len(targets))]
+            handles = [Patch(facecolor=style.NEUTRAL, **_texture(number)) for number in range(len(targets))]
             figure.legend(handles, names, loc="outside lower center", ncols=len(targets), frameon=False)
     return figure
 
@@ -134,12 +135,6 @@ def _reaching(result: dict[str, Any], target: float) -> str:
 def _texture(number: int) -> dict[str, Any]:
     """Returns opacity and hatch of the bars of the n-th target, which have the color of their method."""
     return {"alpha": (1.0, 0.65, 0.35)[number % 3], "hatch": ("", "//", "..")[number // 3 % 3], "edgecolor": "white"}
-
-
-def _sample(number: int):
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=style.NEUTRAL, **_texture(number))
 
 
 def _bars(axis, result: dict[str, Any], name: str, cost) -> None:

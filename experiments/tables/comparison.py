@@ -267,12 +267,9 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
         axis.grid(alpha=0.3)
         axis.set_axisbelow(True)
     seeds = max(row.score.of_seeds for row in rows)
-    interval_note = f"{seeds} seed{'s' if seeds > 1 else ''}, " + (
-        "bars: 95 % interval (Student's t)" if _has_intervals(rows) else "too few for an interval"
-    )
-    figure.suptitle(
-        f"{scores.title_of(metric).capitalize()} and paired differences; {interval_note}", fontsize="medium"
-    )
+    bars = "bars: 95 % interval (Student's t)" if _has_intervals(rows) else "too few for an interval"
+    title = f"{scores.title_of(metric).capitalize()} and paired differences; {seeds} seed{'s' * (seeds > 1)}, {bars}"
+    figure.suptitle(title, fontsize="medium")
     if len(readouts) > 1:
         look: dict[str, Any] = dict(title="read-out", ncols=min(len(readouts), 6), frameon=False)
         figure.legend(style.variant_handles(readouts), readouts, loc="outside lower center", **look)

@@ -125,12 +125,14 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
 
 
 def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], scale: Scale):
+    from matplotlib import colormaps
+
     (down, rows), (across, cells) = axes.items()
     left, below = [grid.format_value(value) for value in rows], [grid.format_value(value) for value in cells]
     values = np.array([[results[row, cell].mean for cell in below] for row in left], float)  # None: NaN
     size = (min(4.5 + 0.95 * len(cells), 16.0), min(2.2 + 0.55 * len(rows), 12.0))
     figure, axis = style.subplots(figsize=size)
-    colors = style.color_map(SMALLER_IS_BETTER if scale.smaller else LARGER_IS_BETTER, GREY)
+    colors = colormaps[SMALLER_IS_BETTER if scale.smaller else LARGER_IS_BETTER].with_extremes(bad=GREY)
     image = axis.imshow(np.ma.masked_invalid(values), cmap=colors, aspect="auto")
     for (y, x), value in np.ndenumerate(values):
         finite = bool(np.isfinite(value))

@@ -295,11 +295,8 @@ def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
         f"- `{config_flags.flag_of(f)}`: {', '.join(f'`{grid.format_value(v)}`' for v in vs)}"
         for f, vs in sweep.axes.items()
     ]
-    few = (
-        ""
-        if formats.has_intervals(sweep.intervals.values())
-        else f" Fewer than {formats.MIN_SEEDS} seeds have no interval."
-    )
+    several = formats.has_intervals(sweep.intervals.values())
+    few = "" if several else f" Fewer than {formats.MIN_SEEDS} seeds have no interval."
     note = f"Read-out {averaging_note(sweep)}. Seeds that diverged count in no mean.{few}"
     table = formats.markdown_table([*_head(sweep), "MB sent", "rounds/s", "command", "fingerprint"], rows)
     title = f"Sweep over {', '.join(map(config_flags.flag_of, sweep.axes))}"

@@ -15,7 +15,6 @@ from ..records import Record
 from ..reproduction import tables
 from ..reproduction.numbers import Value, values
 from ..reproduction.results import MODEL, Results, readout_name, stored
-from ..reproduction.tables import commands
 from ..reproduction.verdicts import verdicts
 from . import runs
 from .runs import ViewedRun
@@ -137,7 +136,7 @@ def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:
     ends = {seed: end for record in records for seed, end in (record.summary or {"seeds": {}})["seeds"].items()}
     about = records[0].about | {"fingerprint": fingerprints}
     merged = Record(about, [lines[place] for place in sorted(lines)], {"seeds": ends})
-    return runs.of_record(merged, name, command=commands(store, run))
+    return runs.of_record(merged, name, command=tables.commands(store, run))
 
 
 def _before(store: Results, run: Run) -> list[Record]:

@@ -70,12 +70,11 @@ def payload(
     """
     metrics = dict.fromkeys(curve["metric"] for run in viewed for curve in run.curves)
     by_name = {run.name: number for number, run in enumerate(viewed)}
-    shown = {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics}
     return {
         "version": fedwin.__version__,
         "made": f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}",
         "reload": reload,
-        "metrics": shown,
+        "metrics": {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics},
         "axes": curves.AXES,
         "defaults": plain(DEFAULTS),
         # Vega-Lite's specifications, which the page fills with rows, titles and domains.
@@ -174,8 +173,7 @@ def build(data: dict[str, Any], title: str, bundle: str) -> str:
         # Letters and digits, whatever texts the data contain.
         "data": base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(),
     }
-    template = (FOLDER / "page.html").read_text()
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], (FOLDER / "page.html").read_text())
 
 
 def inline(script: str) -> str:

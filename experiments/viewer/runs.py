@@ -81,17 +81,11 @@ def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
     if len(rounds) <= most:
         return np.arange(len(rounds))
     spans = (most - 2) // 2
-    share = (rounds - rounds[0]) / (rounds[-1] - rounds[0])
-    span = np.minimum((share * spans).astype(int), spans - 1)
+    span = np.minimum(((rounds - rounds[0]) / (rounds[-1] - rounds[0]) * spans).astype(int), spans - 1)
     order = np.lexsort((values, span))
     starts = np.flatnonzero(np.diff(span[order], prepend=-1))
     ends = np.append(starts[1:], len(rounds)) - 1
     return np.unique(np.concatenate([[0, len(rounds) - 1], order[starts], order[ends]]))
-
-
-def points_per_curve(count: int) -> int:
-    """Returns the number of points of each of `count` curves of one metric."""
-    return min(max(TOTAL // max(count, 1), FEWEST), MOST)
 
 
 def rounded(values: np.ndarray) -> list[float | None]:

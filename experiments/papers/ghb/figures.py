@@ -60,13 +60,12 @@ BETA = 0.9
 
 
 def _at_tau(column: Variation, tau: int) -> Variation:
-    trend = HETEROGENEOUS | {"algorithm": f"ghb:tau={TAUS[tau]},beta={BETA}"}
     return dataclasses.replace(
         column,
         name=f"{column.name}_tau{tau}",
         label=f"{column.label}, tau = {tau}",
         paper=column.paper | {"algorithm": f"ghb:tau={tau},beta={BETA}"},
-        trend=trend,
+        trend=HETEROGENEOUS | {"algorithm": f"ghb:tau={TAUS[tau]},beta={BETA}"},
         absent=column.absent if column.name == "cifar10_noniid" else "one stand-in shows it",
         x=float(tau),
         group=column.label,

@@ -42,8 +42,7 @@ TOO_FEW = "images of CIFAR-100 are too few here to be split among 100 clients"
 def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: Fields | None) -> Variation:
     """Returns the column of a CIFAR set; without `trend` nothing stands in for it."""
     data_fields = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
-    names = {0.0: "noniid", float(IID): "iid"}
-    skew = names.get(alpha, f"alpha{alpha:g}".replace(".", ""))
+    skew = {0.0: "noniid", float(IID): "iid"}.get(alpha, f"alpha{alpha:g}".replace(".", ""))
     return Variation(
         f"cifar{classes}_{skew}",
         f"CIFAR-{classes}, " + ("iid" if alpha == IID else f"alpha = {alpha:g}"),

@@ -168,13 +168,12 @@ def _images(classes: int, network: Fields, model: str, rate: float, trend: Field
 def _text(like: Variation, dataset: str, model: str, fields: Fields) -> Variation:
     """Returns the column of a text data set, with the network and batches of its federated runs; a constant rate."""
     shared = {name: like.paper[name] for name in ("dataset", "model", "batch_size")}
-    keys = (("dataset", dataset), ("model", model), *CENTRAL)
     return Variation(
         like.name,
         like.label,
         WITHOUT_MOMENTUM | {"lr_schedule": ""} | shared | fields,
         absent=like.absent,
-        printed=keys,
+        printed=(("dataset", dataset), ("model", model), *CENTRAL),
     )
 
 

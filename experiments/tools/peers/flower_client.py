@@ -36,8 +36,7 @@ class Client(NumPyClient):
         )
         optimizer = torch.optim.SGD(network.parameters(), lr=case.lr)
         for _ in range(case.epochs):
-            order = torch.randperm(len(self.y))
-            for rows in order.split(case.batch):
+            for rows in torch.randperm(len(self.y)).split(case.batch):
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(network(self.x[rows]), self.y[rows]).backward()
                 optimizer.step()
