@@ -1,5 +1,6 @@
 """Reads the files of Digit Five: FedBN's archive of pickled pairs (images, labels), and the five original data sets."""
 
+import functools
 import pathlib
 import re
 import struct
@@ -66,8 +67,12 @@ def archives(data_dir, domains: list[str]) -> list[Archive]:
             found.append(Archive(packed, set(members), members.__getitem__))
         if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()):
             names = {path.relative_to(folder).as_posix() for path in folder.glob("**/*.pkl")}
-            found.append(Archive(folder, names, lambda name, folder=folder: files.read(folder / name)))
+            found.append(Archive(folder, names, functools.partial(_read_below, folder)))
     return found
+
+
+def _read_below(folder: pathlib.Path, name: str) -> bytes:
+    return files.read(folder / name)
 
 
 def from_pickle(blob: bytes, where, domain: str = "") -> Pair:
