@@ -98,8 +98,7 @@ def test_label_flippers_train_on_the_labels_of_flipped_data(algorithm, loss):
     p, flipped = flipped_problem(mask, loss=losses.LOSSES[loss])
     attacked = one_round(algorithm, "label_flip:clients=2", mask, p=p, rounds=2)
     expected = testing.trajectory(flipped, flipped.build(algorithm), 2)[-1]
-    for ours, theirs in zip(jax.tree.leaves(attacked[:4]), jax.tree.leaves(expected[:4]), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14), attacked[:4], expected[:4])
     honest = one_round(algorithm, "none", mask, p=p, rounds=2)
     assert not np.allclose(jax.tree.leaves(honest.params)[0], jax.tree.leaves(attacked.params)[0])
 

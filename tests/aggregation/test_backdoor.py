@@ -56,10 +56,8 @@ def test_attackers_train_on_poisoned_examples(changes, double):
     ours = trained(images(), "backdoor:clients=2,target=2,share=0.5,size=1" + changes)
     honest = trained(images(), rounds=1) if changes else None
     theirs = trained(poisoned_by_hand(images(), 2), rounds=1 if changes else 2, run=honest)
-    for a, b in zip(*(jax.tree.leaves(run[:3]) for run in (ours, theirs)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
-    clean = trained(images())
-    assert np.abs(ours.params["last"]["bias"] - clean.params["last"]["bias"]).max() > 1e-3
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14), ours[:3], theirs[:3])
+    assert np.abs(ours.params["last"]["bias"] - trained(images()).params["last"]["bias"]).max() > 1e-3
 
 
 def test_boosts_and_rounds_of_an_attack():

@@ -55,8 +55,7 @@ def test_a_run_records_its_attackers_and_resumes_to_the_same_bits(tmp_path, atta
         shutil.rmtree(copy / "checkpoints" / "seed_0" / str(round))
     fedwin.run(dataclasses.replace(small, out_dir=str(copy)), quiet=True)
     assert lines(copy) == lines(whole)
-    for name, value in final(whole).items():
-        np.testing.assert_array_equal(value, final(copy)[name])
+    jax.tree.map(np.testing.assert_array_equal, final(copy), final(whole))
     # The stream of examples and other placements give the same numbers.
     other = tmp_path / "other"
     fedwin.run(dataclasses.replace(small, out_dir=str(other), examples="stream", rounds_per_dispatch=2), quiet=True)

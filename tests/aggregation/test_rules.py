@@ -135,10 +135,9 @@ def build(algorithm, aggregate, *wrappers):
 
 
 def problem(schedule=(range(5),), rounds=1):
-    p = testing.quadratic(
+    return testing.quadratic(
         [1.0] * 5, STEPS, np.zeros(3), steps=1, lr=1.0, schedule=schedule, sizes=SIZES.tolist(), num_rounds=rounds
     )
-    return p
 
 
 @pytest.mark.parametrize("strategy", [Strategy(None), Strategy(2), Strategy(1, make_mesh(2))], ids=str)

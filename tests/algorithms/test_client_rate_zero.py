@@ -27,8 +27,7 @@ from fedwin.wrappers import WRAPPERS
 def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
     p = testing.classification(lr=0.0, shuffle=False)
     run = testing.trajectory(p, p.build(choice), 2)[-1]
-    for leaf, first in zip(jax.tree.leaves(run.params), jax.tree.leaves(p.variables.params)):
-        np.testing.assert_array_equal(leaf, first)
+    jax.tree.map(np.testing.assert_array_equal, run.params, p.variables.params)
     for leaf in jax.tree.leaves((run.state, run.table)):
         assert np.isfinite(leaf).all()
 

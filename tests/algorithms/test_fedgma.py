@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from tests.algorithms.identities import (
-    same,
-)
+from tests.algorithms.identities import same
 
 STEPS = np.array(
     [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]

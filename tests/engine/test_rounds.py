@@ -23,13 +23,11 @@ def leaves(run):
 
 
 def assert_equal(a, b):
-    for x, y in zip(leaves(a), leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
+    jax.tree.map(np.testing.assert_array_equal, leaves(a), leaves(b))
 
 
 def assert_close(a, b):
-    for x, y in zip(leaves(a), leaves(b), strict=True):
-        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6), leaves(a), leaves(b))
 
 
 def watchers():

@@ -55,12 +55,9 @@ def go(seeds, seen=watching):
     return dispatch(run, store, cohorts, federations.evaluation_set(FED), ROUNDS, flags, n_max=N_MAX)
 
 
-def plain(values):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(values)]
-
-
 def test_a_vmapped_seed_computes_what_it_would_alone():
     algorithm, seen, dispatch = program(watching)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     together = go((0, 1, 2))
     again = go((2, 1, 0))
     alone = engine.Dispatch(*arguments(algorithm, seen))
@@ -69,17 +66,9 @@ def test_a_vmapped_seed_computes_what_it_would_alone():
         run, store = federations.start(algorithm, seen, FED, seed=seed)
         found = alone(run, store, federations.cohorts(FED, ROUNDS, seed=seed), test, ROUNDS, flags, n_max=N_MAX)
         own = (seed_state(together[0], index), *jax.tree.map(lambda leaf, k=index: leaf[:, k], together[1:]))
-        for mine, theirs in zip(
-            plain((own[0]._replace(key=()), *own[1:])), plain((found[0]._replace(key=()), *found[1:]))
-        ):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+        jax.tree.map(close, (own[0]._replace(key=()), *own[1:]), (found[0]._replace(key=()), *found[1:]))
     # The bits do not depend on the other seeds.
-    for mine, theirs in zip(
-        plain(seed_state(together[0], 1).params),
-        plain(seed_state(again[0], 1).params),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(mine, theirs)
+    jax.tree.map(np.testing.assert_array_equal, *(seed_state(each[0], 1).params for each in (together, again)))
     assert dispatch.traces == [N_MAX]
 
 

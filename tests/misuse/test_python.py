@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import core, data, models
+from fedwin import data, models
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from tests.misuse import calls
@@ -89,7 +89,6 @@ class Product(nn.Module):
 
 MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
 BATCHES = fedjax.ShuffleRepeatBatchHParams
-SETTING = core.Setting(10, 2, 5)
 
 
 def bridge(algorithm="fedavg", **options):

@@ -70,22 +70,13 @@ def test_logits_and_steps_are_those_of_numpy(network):
     assert abs(a - start["a"]).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "text, shape, classes, trainable",
-    [
-        # 16 inputs of the 4x4 image through dense1; every matrix of a block of width 8: 4 of 8x8, 8x32 and 32x8.
-        ("digits_mlp:hidden=6", (4, 4, 1), 3, 2 * (16 + 6)),
-        # Two LSTMs of 4 on an embedding of 8: input and hidden matrices.
-    ],
-)
-def test_the_adapted_network_starts_as_the_network(text, shape, classes, trainable):
-    network = build(text, shape, classes)
-    base, batch = drawn(network), batch_of(shape, 3, vocab=classes)
+def test_the_adapted_network_starts_as_the_network():
+    network = build("digits_mlp:hidden=6", (4, 4, 1), 3)
+    base, batch = drawn(network), batch_of((4, 4, 1))
     model = lora(network, base, rank=2)
     variables = jax.jit(model.init)(jax.random.key(1))
-    assert count(variables.params) == trainable
-    same = merged(model, variables)
-    jax.tree.map(np.testing.assert_array_equal, same, base)
+    assert count(variables.params) == 2 * (16 + 6)  # the 16 inputs of the image through dense1
+    jax.tree.map(np.testing.assert_array_equal, merged(model, variables), base)
     np.testing.assert_allclose(run(model, variables, batch).logits, run(network, base, batch).logits, rtol=1e-6)
 
 

@@ -36,6 +36,13 @@ def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]
     return leaves, lines(directory), summary
 
 
+def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
+    """Two directories must have the same outcome, to the bit."""
+    (a, *rest), (b, *others) = outcome(mine), outcome(theirs)
+    assert {name: leaf.tobytes() for name, leaf in a.items()} == {name: leaf.tobytes() for name, leaf in b.items()}
+    assert rest == others
+
+
 def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:
     """Starts `fedwin train` with two devices."""
     command = [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"]

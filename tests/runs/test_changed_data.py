@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
@@ -85,8 +86,7 @@ def test_a_resumed_run_ends_with_the_same_bits(whole, tmp_path):
     fedwin.run(dataclasses.replace(SMALL, out_dir=str(copy)), quiet=True)
     assert sorted(lines(copy), key=place) == sorted(lines(whole[0]), key=place)
     mine, theirs = (Checkpoints(each / "checkpoints" / "seed_1").latest()[0] for each in (copy, whole[0]))
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(mine[name], value)
+    jax.tree.map(np.testing.assert_array_equal, mine, theirs)
 
 
 def test_drift_and_tail_are_visible(whole):

@@ -110,7 +110,7 @@ def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied
 
 
 def test_hashes_omit_what_is_as_ever():
-    """Written down: directories and fingerprints keep their names when a field is added."""
+    """Written down before there were samplers: names of directories and fingerprints stay when a field is added."""
     assert hash_of(set_fields(fedwin.Config(final_evals=100).decisive()), size=4) == hash_of({}, size=4)
     assert directories.default_directory(fedwin.Config()).name == "digits_fedavg-d905e156"
     assert directories.default_directory(fedwin.Config(num_rounds=500)) == directories.default_directory(

@@ -21,7 +21,8 @@ from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
-from tests.runs.disturbance import Disk, outcome
+from tests.runs.disturbance import Disk
+from tests.runs.disturbance import assert_same_outcome as same
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = Config(
@@ -56,12 +57,6 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def copied(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "copy")
-
-
-def same(directory, whole):
-    mine, theirs = outcome(directory), outcome(whole)
-    assert {k: v.tobytes() for k, v in mine[0].items()} == {k: v.tobytes() for k, v in theirs[0].items()}
-    assert mine[1:] == theirs[1:]
 
 
 def one_line(caught):

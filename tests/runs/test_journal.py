@@ -9,10 +9,6 @@ from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal, progress_note, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 
-SMALL = Config(
-    dataset="digits", model="digits_mlp:hidden=8", num_clients=20, clients_per_round=2, num_rounds=3, eval_every=1
-)
-
 
 def line(seed, round):
     return {

@@ -14,11 +14,11 @@ from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
 from fedwin.residence.saved import SnapshotLeaf, SnapshotRing
 from fedwin.runs import checkpoint
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.run_lines import lines
 from tests.runs.disturbance import flags_of, killed_at, started
+from tests.runs.test_start import leaves
 
 PLACES = ("device", "host", "file")
 # Rows of clients; windows longer and shorter than a dispatch (one goes round its ring in it more than once), averages
@@ -50,10 +50,6 @@ def run(directory, place, **changes):
     config = dataclasses.replace(SMALL, out_dir=str(directory), **{"table": place, "window": place} | changes)
     fedwin.run(config, quiet=True)
     return directory
-
-
-def leaves(directory, round):
-    return Checkpoints(directory / "checkpoints" / "seed_0").load(round)[0]
 
 
 def row_of(directory):

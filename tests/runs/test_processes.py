@@ -187,8 +187,7 @@ def test_one_process_resumes_after_two_were_stopped(one_process, tmp_path):
 
 @pytest.mark.slow
 def test_a_seed_stops_in_all_processes(one_process, tmp_path):
-    rule = "target:value=0.5,metric=accuracy"
-    stopped = Processes(2, tmp_path / "run", early_stopping=rule)
+    stopped = Processes(2, tmp_path / "run", early_stopping="target:value=0.5,metric=accuracy")
     assert stopped.ended() == [0, 0], stopped.errors(0) + stopped.errors(1)
     reached = next(k for k, line in enumerate(lines(one_process)) if line["model"]["accuracy"] >= 0.5)
     assert reached < 20 and lines(tmp_path / "run") == lines(one_process)[: reached + 1]

@@ -97,8 +97,7 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     (copy / ".config.json.1234").write_text("{")
     fedwin.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
     assert lines(copy) == lines(directory)
-    for name, value in final(directory).items():
-        np.testing.assert_array_equal(value, final(copy)[name])
+    jax.tree.map(np.testing.assert_array_equal, final(copy), final(directory))
 
 
 def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):

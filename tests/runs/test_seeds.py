@@ -15,10 +15,10 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
+from tests.run_lines import lines as numbers
 
 SEEDS = [1, 0, 2]
 SMALL = Config(
@@ -63,20 +63,13 @@ def fused():
     ALGORITHMS.pop("fused")
 
 
-def numbers(directory, seed):
-    found = (line for line in read_lines(directory / "metrics.jsonl") if line["seed"] == seed)
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
-
-
 def assert_same_bits(one, other, seeds=SEEDS):
     for seed in seeds:
         assert numbers(one, seed) == numbers(other, seed)
         assert seed_checkpoints(one, seed).rounds()[-1] == seed_checkpoints(other, seed).rounds()[-1]
     for group in (path.name for path in (one / "checkpoints").iterdir()):
         mine, theirs = (Checkpoints(run / "checkpoints" / group).latest()[0] for run in (one, other))
-        assert set(mine) == set(theirs)
-        for name in mine:
-            np.testing.assert_array_equal(mine[name], theirs[name])
+        jax.tree.map(np.testing.assert_array_equal, mine, theirs)
 
 
 def assert_same_to_rounding(one, other, seeds=SEEDS):
@@ -123,8 +116,7 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     one = next(seed for seed in SEEDS if seed != ended)
     mine, alone = (fedwin.load(where / name, seed=one) for name in ("together", "alone"))
     assert mine.round == alone.round == 12
-    for a, b in zip(jax.tree.leaves(mine.variables), jax.tree.leaves(alone.variables), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-4)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), mine.variables, alone.variables)
     assert jax.tree.map(jnp.shape, mine.run) == jax.tree.map(jnp.shape, alone.run)
     refused(f"seed {ended} diverged in round 7", fedwin.load, where / "together", seed=ended)
     forked = dataclasses.replace(SMALL, fork_from=f"{where / 'together'}@4", seeds=[one], out_dir=str(tmp_path / "f"))
@@ -205,6 +197,5 @@ def test_other_methods_models_and_deals(tmp_path, changes):
     together, alone = both(tmp_path, config)
     assert_same_to_rounding(tmp_path / "together", tmp_path / "alone", config.seeds)
     assert together["traces"] <= max(alone["traces"], 3)
-    again = dataclasses.replace(config, out_dir=str(tmp_path / "again"))
-    fedwin.run(again, quiet=True)
+    fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "again")), quiet=True)
     assert_same_bits(tmp_path / "together", tmp_path / "again", config.seeds)

@@ -20,6 +20,7 @@ from fedwin.runs.prepare import prepare, seed_keys
 from fedwin.runs.start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
 from tests.refusals import refused
+from tests.run_lines import lines
 
 SMALL = Config(
     dataset="digits",
@@ -83,14 +84,12 @@ def test_the_features_are_the_other_runs_and_the_rest_is_fresh(other, begun):
 
 def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_path, capsys):
     directory, mine = begun
-    before = (directory / "metrics.jsonl").read_text().splitlines()
+    before = lines(directory)
     for seed in (0, 1):
         shutil.rmtree(directory / "checkpoints" / f"seed_{seed}" / "1")
     shutil.rmtree(directory / "checkpoints" / "seed_1")
     fedwin.run(mine)
-    after = (directory / "metrics.jsonl").read_text().splitlines()
-    strip = lambda lines: [json.loads(line) | {"seconds": 0} for line in lines]
-    assert strip(after) == strip(before)
+    assert lines(directory) == before
     assert f"seed 1: starts with the features of {other}, seed 5, round 1" in capsys.readouterr().out
     theirs = other / "checkpoints" / "seed_5"
     (theirs / "1").rename(tmp_path / "1")

@@ -11,8 +11,8 @@ from fedwin import testing, tree
 from fedwin.core import Variables
 from fedwin.observers import ReadOut, wima
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
+from tests.run_lines import lines
 
 SMALL = Config(
     dataset="digits",
@@ -31,7 +31,7 @@ SMALL = Config(
 
 def run(directory, **changes):
     fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+    return lines(directory)
 
 
 @pytest.mark.parametrize("warmup", ["partial", "raw"])
@@ -50,8 +50,7 @@ def test_a_window_longer_than_the_run_reads_the_same_to_the_bit(warmup):
         states[num_rounds] = state, seen
     (long, first), (short, second) = states.values()
     assert long.ring.shape[0] == 41 and short.ring.shape[0] == rounds + 1
-    for a, b in zip(jax.tree.leaves((first, long.sums)), jax.tree.leaves((second, short.sums)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    jax.tree.map(np.testing.assert_array_equal, (first, long.sums), (second, short.sums))
 
 
 def test_a_long_window_and_a_default_delay_cost_no_more_than_the_run():
@@ -70,8 +69,7 @@ def test_a_default_delay_that_the_run_never_reaches_is_no_momentum():
         p = p._replace(setting=p.setting._replace(num_rounds=rounds))
         ghb, fedavg = (testing.trajectory(p, p.build(name), rounds) for name in ("ghb", "fedavg"))
         assert ghb[0].state.ring.shape[0] == slots
-        same = np.array_equal(ghb[-1].params["x"], fedavg[-1].params["x"])
-        assert same == (rounds == 3)
+        assert np.array_equal(ghb[-1].params["x"], fedavg[-1].params["x"]) == (rounds == 3)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import fedwin
 from fedwin.errors import UserError
 from fedwin.wrappers import accounting
 from fedwin.wrappers.accounting import Privacy
+from tests.run_lines import lines
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is not installed"
@@ -67,10 +68,6 @@ def config_of(directory, **fields):
     settings = dict(num_rounds=6, eval_every=2, final_evals=1, checkpoint_every=2, rounds_per_dispatch=2)
     settings |= dict(sampling="poisson:rate=0.1", weighting="uniform", wrap=[dp], model="digits_mlp")
     return fedwin.Config(out_dir=str(directory), **(settings | fields))
-
-
-def lines(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 @needs_package

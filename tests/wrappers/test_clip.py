@@ -33,8 +33,7 @@ def one_round(choice, steps, *wrappers):
 def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
     clipped, less = one_round(choice, STEPS, f"clip:norm={NORM}"), one_round(choice, BOUNDED)
     # Server, its state, and what stays with clients: all of it follows from the bounded steps.
-    for ours, expected in ((c, l) for c, l in zip(jax.tree.leaves(clipped[:4]), jax.tree.leaves(less[:4]))):
-        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), clipped[:4], less[:4])
     assert np.abs(leaves(clipped.params) - leaves(one_round(choice, STEPS).params)).max() > 1e-3
 
 

@@ -37,10 +37,8 @@ def last(p, choice, *texts, rounds=1):
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("schedule", [[(0, 2, 3)]])
-def test_the_aggregate_is_that_of_clipped_steps_over_a_constant(schedule):
-    p = problem(schedule)
-    members = list(schedule[0])
+def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
+    p, members = problem([(0, 2, 3)]), [0, 2, 3]
     bounded = STEPS[members] * np.minimum(1, 1 / np.linalg.norm(STEPS[members], axis=1))[:, None]
     ours = last(p, "fedavg:weighting=uniform,server_lr=0.5", EXACT)
     np.testing.assert_allclose(ours.params["x"], 0.5 * bounded.sum(0) / len(members), rtol=1e-12)
