@@ -75,8 +75,7 @@ class Changes(NamedTuple):
         def changed(phase: core.Phase) -> core.Phase:
             if not self.text or (inner := phase.client) is None:
                 return phase
-            started = lambda c: c.round if c.staleness is None else c.round - c.staleness
-            return phase._replace(client=lambda down, c: inner(down, self.of_client(c, started(c))))
+            return phase._replace(client=lambda down, c: inner(down, self.of_client(c, c.round)))
 
         return algorithm._replace(phases=tuple(map(changed, algorithm.phases)))
 

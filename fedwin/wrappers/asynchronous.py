@@ -183,7 +183,7 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
         staleness = jnp.zeros((), jnp.int32) if c.staleness is None else c.staleness
         at = lambda round: tree.map(lambda x: lax.dynamic_index_in_dim(x, place(ring, round), 0, False), held(ring))
         down, start = at(c.round - staleness)
-        update = phase.client(down, c._replace(round=c.round - staleness))
+        update = phase.client(down, c._replace(round=c.round - staleness, staleness=None))
         # A factor of 1 would change bits: XLA rounds a product that is added up only once.
         is_plain = server.mixing is None and (longest() == 0 or not server.shrinks)
 

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import data, losses, testing
+from fedwin import core, data, losses, testing
 from fedwin.data.changes import KEY, LEVEL, RUN, Changes
 from fedwin.data.long_tail import long_tail
 from fedwin.data.shifts import DRIFTS, SHIFTS, rotated
 from fedwin.errors import UserError
 from fedwin.testing.problems import KEY as RUN_KEY
+from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 
 CLIENT_KEY = jax.random.key(5, impl="threefry2x32")
 
@@ -105,16 +106,20 @@ def test_clients_train_on_what_numpy_makes_of_their_examples():
 
 
 def test_asynchronous_clients_have_the_examples_of_their_start():
-    p, drift = testing.classification(), DRIFTS.build("swap:round=1", 3)
+    p, drift, seen = testing.classification(), DRIFTS.build("swap:round=1", 3), {}
     fedavg = p.build("fedavg")
-    labels = fedavg._replace(phases=(fedavg.phases[0]._replace(client=lambda down, c: c.examples["y"][:3]),))
+    told = lambda down, c: core.Update(c.examples["y"][:3], (), ())
+    labels = fedavg._replace(phases=(fedavg.phases[0]._replace(client=told),))
+    changed = Changes(drift=drift, text="swap").applied(labels)
+    server = ASYNCHRONOUS.build("buffer:concurrency=2", 2)
+    late = asynchronous(changed, server, lambda: 2)
+    down = late.init(p.variables.params, RUN_KEY).own
     info = {RUN: jax.random.key_data(RUN_KEY)}
-    c = p.store.client(id=0, row=0, slot=0, key=RUN_KEY, round=1, state=(), stats=(), n_max=3)._replace(info=info)
-    seen = [
-        Changes(drift=drift, text="swap").applied(labels).phases[0].client((), c._replace(staleness=s)).tolist()
-        for s in (None, 0, 1)
-    ]
-    assert seen[0] == seen[1] != seen[2] == p.store.examples["y"][:3].tolist()
+    for round, staleness in ((1, 0), (1, 1), (2, 1), (2, 2)):
+        c = p.store.client(id=0, row=0, slot=0, key=RUN_KEY, round=round, state=(), stats=(), n_max=3)
+        late_one = c._replace(info=info, staleness=jnp.int32(staleness))
+        seen[round - staleness] = late.phases[0].client(down, late_one).message.tolist()
+    assert seen[0] == p.store.examples["y"][:3].tolist() != seen[1]
 
 
 def test_test_examples_are_those_of_the_last_round():
