@@ -347,7 +347,7 @@ def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
     """Trains clients for one round and returns their models."""
     prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     solver = _RecordingSolver(**vars(prepared.solver))
-    algorithm = prepared.algorithm_of(solver)
+    algorithm = prepared.algorithm_of(prepared.setting, solver)
     last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)
     phases = (_recorded(p, solver, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
     algorithm = algorithm._replace(phases=tuple(phases))

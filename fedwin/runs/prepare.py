@@ -91,7 +91,7 @@ class PreparedRun:
       schedule: when the run evaluates and saves.
       setting: the information about the run that builders of algorithms receive.
       algorithm: the algorithm with its wrappers; the same for all seeds.
-      algorithm_of: local solver -> such an algorithm.
+      algorithm_of: (setting, local solver) -> such an algorithm.
       observers: name -> Observer.
       federations: seed -> the data set partitioned among clients.
       solver: the local solver.
@@ -113,7 +113,7 @@ class PreparedRun:
     schedule: Schedule
     setting: core.Setting
     algorithm: core.Algorithm
-    algorithm_of: Callable[[local.Solver], core.Algorithm]
+    algorithm_of: Callable[[core.Setting, local.Solver], core.Algorithm]
     observers: dict[str, core.Observer]
     federations: dict[int, Federation]
     solver: local.Solver
@@ -411,7 +411,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         robust[0].trigger.check(x.shape[1:], shape)
     changed = {seed: functools.partial(changes.of_federation, *_data_keys(config, seed)) for seed in config.seeds}
     federations = {seed: changed[seed](each) for seed, each in _with_attackers(federations, robust[0]).items()}
-    algorithm_of = functools.partial(_algorithm, algorithm_choice(config), around, (*robust, changes), setting)
+    algorithm_of = functools.partial(_algorithm, algorithm_choice(config), around, (*robust, changes))
     watching = observers.build_all(config.observe, setting)
     check_training(config, config.observe, config.num_rounds)
     return PreparedRun(
@@ -420,7 +420,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         model=network,
         schedule=Schedule.of(config),
         setting=setting,
-        algorithm=algorithm_of(solver),
+        algorithm=algorithm_of(setting, solver),
         algorithm_of=algorithm_of,
         observers=watching,
         federations=federations,
@@ -462,15 +462,13 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
     if server is None:
         drawing = _sampler(config, prepared.federations, clients_drawn(config))
         sampler = sampling.first_to_arrive(drawing, config.clients_per_round, config.deadline, clock.timeout, jobs)
-        return dataclasses.replace(prepared, setting=setting._replace(sampling=sampler))
+        timed = setting._replace(sampling=sampler)
+        return dataclasses.replace(prepared, setting=timed, algorithm=prepared.algorithm_of(timed, prepared.solver))
     lengths = server.size, server.concurrency, server.max_staleness
     sampler = sampling.asynchronous(setting.num_clients, *lengths, config.dropout, clock.timeout, jobs)
     # Known when a round is traced: the order of arrivals needs the bytes of the synchronous run's messages.
     longest = functools.cache(lambda: sampling.greatest_staleness(sampler, tuple(config.seeds), config.num_rounds))
-    algorithm_of = lambda solver: wrappers.asynchronous(prepared.algorithm_of(solver), server, longest)
-    return dataclasses.replace(
-        prepared,
-        setting=setting._replace(sampling=sampler),
-        algorithm=algorithm_of(prepared.solver),
-        algorithm_of=algorithm_of,
-    )
+    algorithm_of = lambda *parts: wrappers.asynchronous(prepared.algorithm_of(*parts), server, longest)
+    timed = setting._replace(sampling=sampler)
+    algorithm = algorithm_of(timed, prepared.solver)
+    return dataclasses.replace(prepared, setting=timed, algorithm=algorithm, algorithm_of=algorithm_of)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.sampling.base import Draw, Sampler, answers
+from fedwin.sampling.base import Draw, Sampler, answers, size_of_available
 from fedwin.sampling.drawing import cohort
 
 
@@ -164,7 +164,10 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
         return Draw(drawn.ids[first], importance, seconds=slowest, started=len(drawn.ids))
 
     least = 0 if deadline or sampler.dropout else min(most, sampler.smallest)
+    # A deadline is not counted: whom it leaves out depends on the seed, and on the messages of the algorithm.
     expected = min(most, sampler.expected)
+    if sampler.dropout:
+        expected = size_of_available(most, round(sampler.expected), 1 - sampler.dropout)
     weighted, digest = sampler.weighted, sampler.digest
     largest = min(most, sampler.largest)
     return Sampler(draw, sampler.num_clients, largest, least, expected, weighted, digest=digest, timed=True)

@@ -14,7 +14,7 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveShare, Range, Share
-from fedwin.sampling.base import SAMPLERS, Population, Sampler, check_clients_per_round, uniforms
+from fedwin.sampling.base import SAMPLERS, Population, Sampler, check_clients_per_round, size_of_available, uniforms
 
 # Up to this many clients, all are put in random order at once.
 SMALL = 4096
@@ -44,7 +44,7 @@ def random_order(random: np.random.Generator, clients: int, first: int) -> Itera
     yield random.permutation(np.flatnonzero(rest))
 
 
-def available_clients(population: Population, tag: int, available: Callable) -> Sampler:
+def available_clients(population: Population, tag: int, available: Callable, chance) -> Sampler:
     """Returns a sampler of |S| clients, uniform without replacement among those that are available in the round.
 
     Where fewer are available, all of them take part, perhaps nobody. Availability is computed for candidates in random
@@ -53,6 +53,7 @@ def available_clients(population: Population, tag: int, available: Callable) -> 
 
     Args:
       available: (seed, round, ids int [n]) -> bool [n].
+      chance: share of all clients that are available on average, or one for each round of a period, float [T].
     """
     clients, size = population.num_clients, population.clients_per_round
     check_clients_per_round(size, clients)
@@ -66,7 +67,7 @@ def available_clients(population: Population, tag: int, available: Callable) -> 
                 break
         return np.concatenate(found)[:size]
 
-    return Sampler(draw, clients, size, 0, size)
+    return Sampler(draw, clients, size, 0, size_of_available(size, clients, chance))
 
 
 @SAMPLERS.register(
@@ -104,13 +105,17 @@ def diurnal(
     """
     ranges.check_values("sampling diurnal", ranges.Range(0, high), low=low)
 
+    def chance(round, zone):
+        return low + (high - low) * (1 + np.cos(2 * np.pi * (round / period - zone))) / 2
+
     def available(seed, round, clients):
         zone = uniforms(seed, _ZONE_TAG, 0, clients)
         zone = np.floor(zone * zones) / zones if zones else zone
-        chance = low + (high - low) * (1 + np.cos(2 * np.pi * (round / period - zone))) / 2
-        return uniforms(seed, _DIURNAL_STATE_TAG, round, clients) < chance
+        return uniforms(seed, _DIURNAL_STATE_TAG, round, clients) < chance(round, zone)
 
-    return available_clients(population, _DIURNAL_TAG, available)
+    # The cosines of two and more zones cancel.
+    mean = chance(np.arange(period), 0.0) if zones == 1 else (low + high) / 2
+    return available_clients(population, _DIURNAL_TAG, available, mean)
 
 
 def states(seed: int, round: int, clients: np.ndarray, up: float, down: float) -> np.ndarray:
@@ -177,9 +182,8 @@ def markov(population: Population, *, up: PositiveShare, down: Share) -> Sampler
       >>> [sampler.cohort(seed=0, round=round).ids.tolist() for round in range(5)]
       [[3], [3], [], [2, 5], [2, 5]]
     """
-    return available_clients(
-        population, _MARKOV_TAG, lambda seed, round, clients: states(seed, round, clients, up, down)
-    )
+    available = lambda seed, round, clients: states(seed, round, clients, up, down)
+    return available_clients(population, _MARKOV_TAG, available, up / (up + down))
 
 
 _TRACE_TAG = 0xF11E

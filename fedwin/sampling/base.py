@@ -86,7 +86,7 @@ class Sampler:
       num_clients: K.
       largest: most clients that any round of the run draws; cohorts are padded to it.
       smallest: fewest clients that any round of the run draws; 0 if a round may draw nobody.
-      expected: mean number of clients that a round draws.
+      expected: mean number of clients that a round draws; where times decide, of those that it waits for.
       weighted: whether draws have an importance.
       rate: probability with which every client is drawn independently of the others (Poisson sampling), or None.
       fixed_size: whether every round draws the same number of clients, uniformly without replacement.
@@ -172,6 +172,13 @@ def make_sampler(choice: str | Choice, population: Population, dropout: float = 
         most = population.clients_per_round
         built = Sampler(built, population.num_clients, most, 0, most)
     return dataclasses.replace(built, dropout=dropout)
+
+
+def size_of_available(most: int, clients: int, chance) -> float:
+    """Returns E[min(most, N)] for N ~ Binomial(clients, chance), the mean over the chances if there are several."""
+    from scipy.special import bdtrc  # takes a third of a second to import
+
+    return float(bdtrc(np.arange(min(most, clients)), clients, np.reshape(chance, (-1, 1))).sum(1).mean())
 
 
 def uniforms(seed: int, tag: int, rounds, clients) -> np.ndarray:

@@ -261,6 +261,18 @@ def test_what_does_not_go_together_is_refused(changes, message):
         check_deadline(config, prepare(config).setting.sampling)
 
 
+@pytest.mark.parametrize(
+    "changes, participants", [({}, 3), (dict(asynchronous="", clients_per_round=4, over_selection=1.5), 2.875)]
+)
+def test_the_participation_is_that_of_the_clients_that_the_server_waits_for(changes, participants):
+    """The mean of min(4, N) is 2.875 for N ~ Binomial(6, 1/2)."""
+    prepared = prepare(dataclasses.replace(SMALL, algorithm="ghb", dropout=0.5, num_rounds=99, **changes))
+    assert prepared.setting.participation == pytest.approx(participants / 20)
+    init = lambda key: prepared.algorithm.init(prepared.model.init(key).params, key)
+    state = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0)))
+    assert 7 in [leaf.shape[0] for leaf in state if leaf.ndim]  # tau = 1 / C, rounded
+
+
 def test_updates_that_are_too_old_are_dropped_and_their_clients_replaced():
     unlimited, limited = arrivals(1, 8), arrivals(1, 8, most=3)
     assert sampling.greatest_staleness(unlimited, (0,), 200) > 3

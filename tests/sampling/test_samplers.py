@@ -147,13 +147,13 @@ def test_chains_without_earlier_states_are_the_chains(up, down):
 
 def test_too_few_available_clients_all_take_part():
     sampler = make_sampler("markov:up=0.05,down=0.4", POPULATION)
-    sizes = set()
-    for round in range(60):
+    sizes = []
+    for round in range(900):
         there = set(np.flatnonzero(states(0, round, np.arange(K), 0.05, 0.4)))
         drawn = set(sampler.cohort(0, round).ids.tolist())
         assert drawn <= there and len(drawn) == min(len(there), C)
-        sizes.add(len(drawn))
-    assert {0, 1, 2, C} <= sizes
+        sizes.append(len(drawn))
+    assert {0, 1, 2, C} <= set(sizes) and sampler.participation == pytest.approx(np.mean(sizes) / K, rel=0.1)
 
 
 def test_diurnal_availability_follows_the_cosine():
@@ -161,6 +161,7 @@ def test_diurnal_availability_follows_the_cosine():
     found = included(make_sampler("diurnal:period=4,low=0.2,high=0.8,zones=1", everyone))
     for time, chance in enumerate((0.8, 0.5, 0.2, 0.5)):
         assert close(found[time::4].sum(), chance, found[time::4].size)
+    assert make_sampler("diurnal:period=4,low=0.2,high=0.8,zones=1", everyone).participation == pytest.approx(0.5)
     spread = included(make_sampler("diurnal:period=4", everyone))
     assert close(spread.sum(), 0.5, spread.size) and spread[::4].mean(0).std() > 0.3
 
