@@ -112,12 +112,12 @@ def fedgloss(
         # Not a core.mean_step: it is relative to z, not to the server model.
         message = {
             "from_perturbed": core.mean(delta, core.aggregation_weight(c, weighting)),
-            "moved": core.mean(delta, 1.0),
+            "moved": core.DerivedFromStep(core.mean(delta, 1.0)),
         }
         return y.update(message, state=tree.add(c.state, delta))
 
     def server(params, state, total, round):
-        delta, moved = total["from_perturbed"].value, total["moved"]
+        delta, moved = total["from_perturbed"].value, total["moved"].value
         count = 1 if dual == "clients" else jnp.maximum(moved.weight, 1)
         s = tree.axpy(1 / (setting.num_clients * count), moved.total, state.s)
         scale = -radius(rho, round + 1) / (tree.norm(delta) + 1e-16)
