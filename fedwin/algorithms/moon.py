@@ -91,17 +91,17 @@ def moon(
     model = setting.model
 
     def client(params, c):
-        v = c.state
+        own = personal.start(c.state, params, c, "received")
 
         def term(output, batch):
             of = lambda variables: losses.features_of(model.apply(variables, batch, c.key, False), "moon")
-            server, previous = of(Variables(params, c.stats)), of(Variables(v.params, v.stats))
+            server, previous = of(Variables(params, c.stats)), of(own)
             values = contrast(losses.features_of(output, "moon"), server, previous, temperature)
-            return jnp.where(v.seen, mu, 0.0) * losses.masked_mean(values, batch)
+            return jnp.where(c.state.seen, mu, 0.0) * losses.masked_mean(values, batch)
 
         y = dataclasses.replace(solve, loss=losses.with_term(solve.loss, model, term))(params, c)
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
-        return y.update(message, state=personal.trained(y.params, y.stats, v))
+        return y.update(message, state=personal.trained(y.params, y.stats, c.state))
 
     return core.algorithm(
         client,

@@ -156,6 +156,21 @@ def test_four_rounds_in_numpy(choice, loss, expected):
         np.testing.assert_allclose(vector(run.params), model, rtol=1e-9, atol=1e-11)
 
 
+def test_a_client_without_a_previous_model_is_not_asked_for_its_features():
+    """Its row's statistics are zeros, by which a network with BatchNorm divides."""
+    p, one = problem(), np.ones(())
+    model = p.setting.model
+
+    def scaled(variables, *batch):
+        output = model.apply(variables, *batch)
+        return output._replace(features=output.features / variables.stats, stats=variables.stats)
+
+    changed = model._replace(apply=scaled, init=lambda key: model.init(key)._replace(stats=one))
+    p = p._replace(setting=p.setting._replace(model=changed), variables=p.variables._replace(stats=one))
+    run = testing.trajectory(p, p.build("moon"), 1)[-1]
+    assert all(np.isfinite(part).all() for part in flat(run.params))
+
+
 @pytest.mark.parametrize("choice, loss", [("moon", losses.cross_entropy), ("fedavg", losses.feddecorr)])
 def test_features_that_are_unknown_are_refused(choice, loss):
     p = problem()
