@@ -39,8 +39,17 @@ def group_norm(x, scale, bias, add=None, *, groups: int, epsilon: float, relu: b
     Returns:
       An array of the shape and dtype of x.
 
+    Raises:
+      ValueError: if the groups do not divide C, or an argument has another shape.
+
     Source: https://arxiv.org/abs/1803.08494
     """
+    channels = x.shape[-1]
+    if groups < 1 or channels % groups:
+        raise ValueError(f"{groups} groups do not divide {channels} channels")
+    if not scale.shape == bias.shape == (channels,) or (add is not None and add.shape != x.shape):
+        shapes = ", ".join(str(a.shape) for a in (x, scale, bias, add) if a is not None)
+        raise ValueError(f"x, scale, bias [and add] have shapes {shapes}; expected x, [{channels}], [{channels}] [, x]")
     options = Options(groups, epsilon, relu)
     operands = (x, scale, bias) if add is None else (x, scale, bias, add)
     if not all(a.dtype == jnp.float32 for a in operands) or not onednn.is_available():

@@ -55,7 +55,7 @@ _product.defjvps(lambda tangent, y, x, kernel: lax.dot(tangent, kernel), _tangen
 
 
 def _dot_general(x, kernel, *axes, **options):
-    few = x.ndim == 2 and kernel.shape[-1] <= FEW_OUTPUTS
+    few = x.ndim == 2 and kernel.shape[-1] <= FEW_OUTPUTS and set(options.values()) <= {None}
     return _product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options)
 
 
@@ -132,11 +132,8 @@ class GroupNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x, add=None, relu: bool = False):
-        channels = x.shape[-1]
-        if channels % self.groups:
-            raise ValueError(f"{self.groups} groups do not divide {channels} channels")
-        scale = self.param("scale", nn.initializers.ones, (channels,))
-        bias = self.param("bias", nn.initializers.zeros, (channels,))
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:], jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:], jnp.float32)
         return group_norm(x.astype(self.dtype), scale, bias, add, groups=self.groups, epsilon=self.epsilon, relu=relu)
 
 
@@ -173,10 +170,10 @@ class BatchNorm(nn.Module):
           An array of the shape of x.
         """
         channels = x.shape[-1]
-        scale = self.param("scale", nn.initializers.ones, (channels,))
-        bias = self.param("bias", nn.initializers.zeros, (channels,))
-        running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,))
-        running_var = self.variable("batch_stats", "var", jnp.ones, (channels,))
+        scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
+        running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
+        running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
         wide = x.reshape(x.shape[0], -1, channels).astype(jnp.promote_types(x.dtype, jnp.float32))
         if not train:
             mean, var = running_mean.value, running_var.value

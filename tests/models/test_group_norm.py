@@ -53,6 +53,14 @@ def test_values_and_derivatives_equal_flaxs(shape, added, relu, switch, use_oned
         jax.tree.map(compare, call(ours)(*arguments), call(theirs)(*arguments))
 
 
+@pytest.mark.parametrize("scale, add, groups", [((1,), (2, 3, 6), 2), ((6,), (2, 1, 6), 2), ((6,), (2, 3, 6), 4)])
+def test_other_shapes_are_refused(scale, add, groups):
+    with pytest.raises(
+        ValueError, match="do not divide 6 channels" if groups == 4 else "x, scale, bias .and add. have"
+    ):
+        group_norm(jnp.ones((2, 3, 6)), jnp.ones(scale), jnp.ones(6), jnp.ones(add), groups=groups, epsilon=1e-5)
+
+
 def test_neither_threads_nor_clients_beside_change_a_bit(use_onednn, monkeypatch):
     x, scale, towards = (
         1 + jax.random.normal(jax.random.key(n), (3, *s)) for n, s in enumerate([(5, 4, 4, 8), (8,), (5, 4, 4, 8)])

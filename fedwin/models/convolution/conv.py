@@ -1,5 +1,6 @@
 """conv_general_dilated, a replacement of lax's convolution, and Conv, the flax layer that uses it."""
 
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
@@ -46,6 +47,8 @@ def conv_general_dilated(
         padding = lax.padtype_to_pads(sizes, spans, strides, padding)
     padding = tuple((int(low), int(high)) for low, high in padding)
 
+    if preferred_element_type is not None:  # of the sums, too
+        x, kernel = (a.astype(jnp.promote_types(a.dtype, preferred_element_type)) for a in (x, kernel))
     if feature_group_count == 1:
         y = convolve(x, kernel, strides, padding, inside, dilation, precision)
     else:

@@ -46,9 +46,9 @@ class LSTM(nn.Module):
             bias_init = initializers.zeros
         else:
             kernel = bias_init = uniform(width**-0.5)
-        w_x = self.param("input_kernel", kernel, (size, 4 * width)).astype(self.dtype)
-        w_h = self.param("hidden_kernel", kernel, (width, 4 * width)).astype(self.dtype)
-        bias = self.param("bias", bias_init, (4 * width,)).astype(self.dtype)
+        w_x = self.param("input_kernel", kernel, (size, 4 * width), jnp.float32).astype(self.dtype)
+        w_h = self.param("hidden_kernel", kernel, (width, 4 * width), jnp.float32).astype(self.dtype)
+        bias = self.param("bias", bias_init, (4 * width,), jnp.float32).astype(self.dtype)
         bias = bias.at[2 * width : 3 * width].add(self.forget_bias) if self.forget_bias else bias
         return lstm(x.astype(self.dtype), w_x, w_h, bias)
 

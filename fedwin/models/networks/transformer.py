@@ -59,7 +59,7 @@ class Decoder(nn.Module):
             classifier = RowDense(self.vocab, **options)
             x = nn.Embed(self.vocab, self.width, embedding_init=normal, dtype=self.dtype, name="embedding")(tokens)
         if not self.rotary:
-            x = x + self.param("positions", normal, (tokens.shape[-1], self.width)).astype(self.dtype)
+            x = x + self.param("positions", normal, (tokens.shape[-1], self.width), jnp.float32).astype(self.dtype)
         # Padding follows the tokens of a row, so that no position with a target sees it.
         x = apply_blocks(x, self.layers, self.heads, causal=True, rotary=self.rotary, dtype=self.dtype)
         x = x[:, -1] if self.predict == "last" else x
@@ -150,9 +150,9 @@ class ViT(nn.Module):
         options = dict(kernel_init=normal, dtype=self.dtype)
         x = RowDense(self.width, name="patches", **options)(patches_of(x, self.patch))
         if self.pool == "token":
-            token = self.param("token", normal, (1, 1, self.width)).astype(self.dtype)
+            token = self.param("token", normal, (1, 1, self.width), jnp.float32).astype(self.dtype)
             x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, self.width)), x], 1)
-        x = x + self.param("positions", normal, x.shape[1:]).astype(self.dtype)
+        x = x + self.param("positions", normal, x.shape[1:], jnp.float32).astype(self.dtype)
         x = apply_blocks(x, self.layers, self.heads, causal=False, dtype=self.dtype)
         x = x[:, 0] if self.pool == "token" else x.mean(1)
         return nn.Dense(self.num_classes, name="classifier", **options)(x), x

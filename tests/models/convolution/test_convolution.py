@@ -71,6 +71,12 @@ def test_convolution_equals_lax(name):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
+def test_sums_have_the_type_that_is_asked_for():
+    x, w = jnp.full((1, 3, 3, 3), 100, jnp.int8), jnp.full((3, 3, 3, 1), 100, jnp.int8)
+    y = conv.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=NHWC, preferred_element_type=jnp.int32)
+    assert y.tolist() == [[[[270_000]]]]
+
+
 def test_taps_that_meet_padding_alone_are_left_out():
     g = Geometry((1, 2), (3, 7), (1, 1), ((1, 1), (4, 2)), (1, 1), (1, 1), None)
     kernel, padding = without_idle_taps(np.arange(21).reshape(3, 7, 1, 1), g)

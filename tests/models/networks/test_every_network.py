@@ -71,6 +71,8 @@ def test_parameters_shapes_and_classifier(text, shape, classes, size):
     if (text, shape) in SEEN:
         return
     SEEN.add((text, shape))
+    with jax.enable_x64(True):
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(abstract(build(text, shape, classes)))} == {"float32"}
     batch = jax.eval_shape(lambda: batch_of(shape, 2))
     out = jax.eval_shape(lambda v, b, k: model.apply(v, b, k, True), variables, batch, jax.random.key(0))
     assert out.logits.shape[0] == 2 and out.logits.shape[-1] == classes and out.logits.dtype == jnp.float32
