@@ -87,9 +87,12 @@ class Convolution {
   // Reads two of x, kernel and y, and writes the third.
   void Run(void* x, void* kernel, void* y) {
     dnnl::stream stream(Engine());
-    memory given(given_, Engine(), kernel), own = own_.empty() ? given : memory(preferred_, Engine(), own_.data());
-    memory images(x_, Engine(), x), results(y_, Engine(), y), scratch(scratch_desc_, Engine(), scratch_.data());
-    if (!own_.empty() && kind_ != kOfKernel) reorder_.execute(stream, given, own);
+    // Shared by all convolutions of the thread, each of which writes them before it reads them.
+    thread_local std::vector<char> own_kernel, scratchpad;
+    const bool reordered = preferred_ != given_;
+    memory given(given_, Engine(), kernel), own = reordered ? AtLeast(preferred_, own_kernel) : given;
+    memory images(x_, Engine(), x), results(y_, Engine(), y), scratch = AtLeast(scratch_desc_, scratchpad);
+    if (reordered && kind_ != kOfKernel) reorder_.execute(stream, given, own);
     switch (kind_) {
       case kValues:
         primitive_.execute(stream, {{DNNL_ARG_SRC, images}, {DNNL_ARG_WEIGHTS, own}, {DNNL_ARG_DST, results},
@@ -102,20 +105,23 @@ class Convolution {
       case kOfKernel:
         primitive_.execute(stream, {{DNNL_ARG_SRC, images}, {DNNL_ARG_DIFF_WEIGHTS, own}, {DNNL_ARG_DIFF_DST, results},
                                     {DNNL_ARG_SCRATCHPAD, scratch}});
-        if (!own_.empty()) reorder_.execute(stream, own, given);
+        if (reordered) reorder_.execute(stream, own, given);
     }
     stream.wait();
   }
 
  private:
-  // Prepares the layout of the kernel that the primitive prefers, and its scratchpad.
+  static memory AtLeast(const memory::desc& description, std::vector<char>& buffer) {
+    if (buffer.size() < description.get_size()) buffer.resize(description.get_size());
+    return memory(description, Engine(), buffer.data());
+  }
+
+  // Prepares the layout of the kernel that the primitive prefers.
   template <typename Description>
   void Keep(const Description& description, const memory::desc& preferred) {
     preferred_ = preferred;
     scratch_desc_ = description.scratchpad_desc();
-    scratch_.resize(scratch_desc_.get_size());
     if (preferred_ == given_) return;
-    own_.resize(preferred_.get_size());
     bool back = kind_ == kOfKernel;
     reorder_ = dnnl::reorder({Engine(), back ? preferred_ : given_, Engine(), back ? given_ : preferred_});
   }
@@ -124,7 +130,6 @@ class Convolution {
   memory::desc x_, y_, given_, preferred_, scratch_desc_;
   dnnl::primitive primitive_;
   dnnl::reorder reorder_;
-  std::vector<char> own_, scratch_;
 };
 
 Convolution& ThreadLocal(const Geometry& geometry, int64_t batch) {

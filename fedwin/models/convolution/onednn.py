@@ -44,10 +44,15 @@ _VALUES, _INPUT_GRADIENT, _KERNEL_GRADIENT = range(3)
 _COMPILE_SECONDS = 60
 _SILENT_SECONDS = 5
 _HASH = len(files.digest_of(b""))
+_OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp", "-march=native", "-mprefer-vector-width=512")
 
 
 class Unavailable(Exception):
     """Why oneDNN cannot be called, as a clause."""
+
+
+class Missing(Unavailable):
+    """What is not installed, and how to install it."""
 
 
 @functools.cache
@@ -62,30 +67,29 @@ def cpu_features() -> tuple[str, ...]:
 
 
 def find_onednn() -> tuple[pathlib.Path, pathlib.Path]:
-    """Returns the directory of oneDNN's headers and the path of its library; raises Unavailable without oneDNN 3."""
-    roots = [pathlib.Path(root) for root in (sys.prefix, sysconfig.get_path("data"), "/usr/local", "/usr")]
-    folders = [root / name for root in roots for name in ("lib", "lib64", f"lib/{platform.machine()}-linux-gnu")]
-    libraries = [path for folder in folders for path in sorted(folder.glob("libdnnl.so.3"))]
-    headers = [root / "include" for root in roots if (root / "include/oneapi/dnnl/dnnl.hpp").is_file()]
-    if not libraries or not headers:
-        raise Unavailable("oneDNN 3 is not installed")
-    return headers[0], libraries[0]
+    """Returns the directory of oneDNN's headers and the path of its library; raises Missing without oneDNN 3."""
+    for root in map(pathlib.Path, (sys.prefix, sysconfig.get_path("data"), "/usr/local", "/usr")):
+        folders = [root / name for name in ("lib", "lib64", f"lib/{platform.machine()}-linux-gnu")]
+        libraries = [path for folder in folders if (path := folder / "libdnnl.so.3").exists()]
+        if libraries and (root / "include/oneapi/dnnl/dnnl.hpp").is_file():
+            return root / "include", libraries[0]
+    raise Missing("oneDNN 3 is not installed (pip install 'fedwin[cpu]')")
 
 
 def find_compiler() -> str:
-    """Returns the C++ compiler: $CXX, c++, g++ or clang++; raises Unavailable if there is none."""
+    """Returns the C++ compiler: $CXX, c++, g++ or clang++; raises Missing if there is none."""
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
         if name and (path := shutil.which(name)):
             return path
-    raise Unavailable("there is no C++ compiler")
+    raise Missing("there is no C++ compiler (install g++)")
 
 
 def library_path(onednn: pathlib.Path) -> pathlib.Path:
-    """Returns the path of the compiled library, named by source, processor and what it links; may raise Unavailable."""
+    """Returns the path of the compiled library, named by all that decides it; may raise Unavailable."""
     if (cache := cache_directory()) is None:
         raise Unavailable("there is no cache directory; set FEDWIN_CACHE_DIR")
     origin = (SOURCE.read_text(), jaxlib_version.__version__, str(onednn.resolve()), str(onednn.stat().st_size))
-    parts = (*origin, *cpu_features())  # it is compiled for them
+    parts = (*origin, *_OPTIONS, *cpu_features())  # it is compiled for them
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
     return cache / "native" / f"onednn-{digest}.so"
 
@@ -99,17 +103,17 @@ def is_intact(library: pathlib.Path) -> bool:
 def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathlib.Path) -> None:
     """Compiles `onednn.cc` (about four seconds), or raises Unavailable; another process may do the same meanwhile."""
     compiler = find_compiler()
-    options = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp", "-march=native", "-mprefer-vector-width=512"]
     include = ["-isystem", str(headers), "-isystem", jax.ffi.include_dir()]
     link = [str(onednn), f"-Wl,-rpath,{onednn.parent}"]
     try:
         files.make_private(library.parent)
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             for other in library.parent.glob("tmp*"):  # left by a process that was killed
-                if os.stat(folder).st_mtime - other.stat().st_mtime > 2 * _COMPILE_SECONDS:
-                    shutil.rmtree(other, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
+                    if os.stat(folder).st_mtime - other.stat().st_mtime > 2 * _COMPILE_SECONDS:
+                        shutil.rmtree(other, ignore_errors=True)
             made = pathlib.Path(folder) / library.name
-            _run_compiler([compiler, *options, str(SOURCE), *include, *link, "-o", str(made)], folder)
+            _run_compiler([compiler, *_OPTIONS, str(SOURCE), *include, *link, "-o", str(made)], folder)
             contents = made.read_bytes()
             files.replace_bytes(library, contents + files.digest_of(contents).encode())
     except OSError as error:
@@ -191,13 +195,10 @@ def _status(switch: str) -> str | None:
 
 def missing() -> str | None:
     """Returns what would have to be installed to call oneDNN on this machine; None if nothing. Compiles nothing."""
-    if sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get(SWITCH) == "off":
-        return None
-    for find, remedy in ((find_onednn, "pip install 'fedwin[cpu]'"), (find_compiler, "install g++")):
-        try:
-            find()
-        except Unavailable as reason:
-            return f"{reason} ({remedy})"
+    try:
+        locate(os.environ.get(SWITCH) or "on")
+    except Unavailable as reason:
+        return str(reason) if isinstance(reason, Missing) else None
     return None
 
 

@@ -114,15 +114,26 @@ def test_a_kernel_per_client_stays_a_product_of_patches(use_onednn):
     assert "onednn" not in jax.jit(jax.vmap(convolve)).lower(x, kernels).as_text()
 
 
+def unfound():
+    raise onednn.Missing("there is no C++ compiler (install g++)")
+
+
+def test_without_a_compiler_nothing_is_missing_once_the_library_exists(use_onednn, monkeypatch, tmp_path):
+    monkeypatch.setattr(onednn, "find_compiler", unfound)
+    assert onednn.missing() is None
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", str(tmp_path))
+    assert onednn.missing() == "there is no C++ compiler (install g++)"
+
+
 @pytest.mark.filterwarnings("ignore:convolutions and LSTMs are XLA's")
 @pytest.mark.parametrize(
     "broken, reason",
     [
         (
-            dict(find_onednn=lambda: (_ for _ in ()).throw(onednn.Unavailable("oneDNN 3 is not installed"))),
+            dict(find_onednn=lambda: (_ for _ in ()).throw(onednn.Missing("oneDNN 3 is not installed"))),
             "not installed",
         ),
-        (dict(find_compiler=lambda: (_ for _ in ()).throw(onednn.Unavailable("there is no C++ compiler"))), "no C"),
+        (dict(find_compiler=unfound), "no C"),
         (dict(find_compiler=lambda: "false"), "fails to compile"),
     ],
 )
