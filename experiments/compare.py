@@ -25,7 +25,7 @@ from fedwin import jax_config, multi_process, registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import scores
 from fedwin.errors import UserError, escape
-from fedwin.runs.config import Config
+from fedwin.runs.config import INTEGER_LISTS, Config
 from fedwin.runs.prepare import prepare
 
 from . import launching
@@ -80,7 +80,7 @@ def parse_method(text: str, base: Config) -> Config:
         if name in ("algorithm", "out_dir"):
             raise UserError(f"method '{text}': --{flag_name} is set by the comparison; omit it.")
         before = getattr(base, name)
-        if isinstance(before, list) and name == "seeds":
+        if name in INTEGER_LISTS:
             changes[name] = value.split(",")
         elif isinstance(before, list):
             changes[name] = [*changes.get(name, before), value]

@@ -24,7 +24,7 @@ from fedwin.launching.launchers import LAUNCHERS, Launcher
 from fedwin.launching.work import Work
 from fedwin.runs import signals
 from fedwin.runs.config import Config
-from fedwin.runs.directory import finished_summary
+from fedwin.runs.directory import finished_summary, verified_summary
 
 from .cli import command_line, unused
 
@@ -60,10 +60,19 @@ def run_all(launcher: Launcher, configs: Mapping[str, Config], folder: pathlib.P
     """
     left = {label: config for label, config in configs.items() if finished_summary(config) is None}
     failed = launch(launcher, {pathlib.Path(c.out_dir): Job(label, c) for label, c in left.items()}, folder)
-    ended = {label: summary for label, config in configs.items() if (summary := finished_summary(config))}
+    ended = {label: summary for label, config in configs.items() if (summary := _summary(label, config))}
     if launcher.jobs and ended:
         report(ended)
     conclude(failed)
+
+
+def _summary(label: str, config: Config) -> Summary | None:
+    """Returns the summary of a run that has ended, with a note if the code of its imports has changed since."""
+    summary = finished_summary(config)
+    if summary is None and (pathlib.Path(config.out_dir) / "summary.json").is_file():
+        print(f"note: '{label}' was trained by other code of --import; remove {config.out_dir} to train it again.")
+        summary = verified_summary(config.out_dir)
+    return summary
 
 
 def _print(jobs: Mapping[pathlib.Path, Job]) -> None:
@@ -173,7 +182,7 @@ class _Loop:
             self.waiting = {path: None for path in self.waiting if path not in self.out}
         elif not (others or self.out):
             for path in list(self.waiting):
-                self._end(path, "the run that it starts from has not ended")
+                self._end(path, "the checkpoint that it starts from does not exist: its run has not ended, or diverged")
 
     def _end(self, path: pathlib.Path, failed: str = "") -> None:
         self.waiting.pop(path, None)

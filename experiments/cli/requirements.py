@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from absl import flags
 
 from fedwin.errors import UserError, escape
+from fedwin.files import InUse
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.run import measure_requirements
@@ -107,6 +108,8 @@ def show_all(configs: Mapping[str, Config]) -> None:
             else:
                 timed[key] = (label, show(config))
             total += timed[key][1]
+        except InUse as error:  # another process trains it
+            print(error)
         except UserError as error:
             print(error)
             refused.append(label)

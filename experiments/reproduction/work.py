@@ -106,8 +106,11 @@ def work(
         while pending:
             before = len(pending)
             for directory in list(pending):
+                ended = directory.parent is not None and (directory.parent / "summary.json").is_file()
                 if directory.parent in refused:
                     refused[directory.path] = "the run that it resumes was refused"
+                elif ended and not directory.ready and not directory.finished:
+                    refused[directory.path] = f"{directory.parent} has ended without the checkpoint that it starts from"
                 elif directory.ready and not directory.finished:
                     if spent.is_set():
                         raise BudgetSpent

@@ -193,13 +193,18 @@ class Search:
       here: whether this process trains them.
 
     Raises:
-      UserError: the folder holds a study of another search, or the runs of the lowest values would be rejected.
+      UserError: the folder holds a study of another search, or runs of the lowest values would be rejected.
     """
 
     def __init__(self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str, here: bool):
         self.settings, self.space, self.base, self.select, self.readout = settings, space, base, select, readout
         lowest = point_of(space, _LOWEST)
-        sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout, here)
+        points = [
+            lowest | {name: _value(field, [piece], _LOWEST)}
+            for name, (field, pieces) in space.items()
+            for piece in pieces
+        ]
+        sweeps.check_runs({grid.label(point): grid.config_of(base, point) for point in points}, readout, here)
         self.optuna = importlib.import_module("optuna")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
         median = self.optuna.pruners.MedianPruner(settings.startup, base.num_rounds // 4)
@@ -281,15 +286,18 @@ class Search:
         point = point_of(self.space, trial)
         config, label = grid.config_of(self.base, point), grid.label(point)
         print(f"[{trial.number + 1}/{self.settings.trials}] {label}")
-        known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+        trials = self.study.get_trials(deepcopy=False)
+        known = trials[trial.number].intermediate_values
+        for other in trials:  # one of the same values is the same run
+            if other.params == trial.params and PRUNED_AT in other.user_attrs:
+                trial.set_user_attr(PRUNED_AT, other.user_attrs[PRUNED_AT])
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
         state = self.optuna.trial.TrialState
         try:
             summary = fedwin.run(config, on_eval=pruning)
         except InUse:
             raise
-        except UserError as error:
-            self.study.tell(trial, state=state.FAIL, skip_if_finished=True)
+        except UserError as error:  # the same command tries it again
             raise UserError(f"run '{label}': {error}") from error
         score = sweeps.score(summary, self.select, self.readout)
         # A trial of which a seed diverged ranks below all others, as a pruned one without a value does in TPE.

@@ -22,6 +22,9 @@ def test_a_method_brings_flags_of_its_own():
     config = compare.parse_method("fedcm:alpha=0.1 --client_lr=0.3 --wrap=ima --shuffle=false --num_rounds=7", BASE)
     assert (config.algorithm, config.client_lr, config.wrap, config.shuffle) == ("fedcm:alpha=0.1", 0.3, ["ima"], False)
     assert config.num_rounds == 7 and config.observe == BASE.observe
+    kept = compare.parse_method("fedavg --keep_rounds=2,5", BASE)
+    kept.check()
+    assert kept.keep_rounds == [2, 5]
     for flag in ("--nothing=1", "--wrap"):
         with pytest.raises(UserError, match="is not --flag=value"):
             compare.parse_method(f"fedavg {flag}", BASE)

@@ -114,22 +114,25 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     launched = calls.called("sweep", *flags, f"--out_dir={tmp_path}/jobs", "--launcher=local:jobs=1")
     assert launched.status == 0 and rows(tmp_path / "jobs") == table, launched.lines  # one job: the same draws
 
-    report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1}
+    report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1, "refused": 1}
 
     def killed(self, round, seed, read_outs):
         stop = report(self, round, seed, read_outs)
         cause = "pruned" if stop else "seed" if (self.trial.number, seed, round) == (1, 1, 6) else None
+        cause = "refused" if (self.trial.number, seed, round) == (0, 1, 4) else cause
         if kills.get(cause):
             kills[cause] -= 1
-            raise Killed
+            raise UserError("no room") if cause == "refused" else Killed
         return stop
 
     with monkeypatch.context() as patched:
         patched.setattr(search.Pruning, "__call__", killed)
+        refused = calls.called("sweep", *flags, f"--out_dir={cut}")
+        assert refused.status == 2 and "no room" in refused.lines[-1]
         for _ in range(2):
             with pytest.raises(Killed):
                 calls.called("sweep", *flags, f"--out_dir={cut}")
-    assert kills == {"seed": 0, "pruned": 0} and calls.called("sweep", *flags, f"--out_dir={cut}").status == 0
+    assert not any(kills.values()) and calls.called("sweep", *flags, f"--out_dir={cut}").status == 0
     assert rows(cut) == table
 
     with monkeypatch.context() as patched:
@@ -139,6 +142,7 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     for more, message in (
         ("--weight_decay=0.1", "holds a search with another flags; use the same flags to resume it"),
         ("--dry_run", "search=optuna draws its runs one by one"),
+        ("--grid=algorithm=fedavg;krum", "unknown algorithm 'krum'"),
     ):
         other = calls.called("sweep", *flags, f"--out_dir={whole}", more)
         assert other.status == 2 and message in other.lines[0]

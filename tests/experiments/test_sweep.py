@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from experiments import launching
 from experiments.figures import style
 from experiments.tables import grid, sweep_picture, sweeps
 from experiments.viewer import runs
@@ -160,7 +161,7 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
     assert plain(read_lines(directory / "metrics.jsonl")) == plain(lines)
 
 
-def test_a_finished_run_is_known_by_its_flags(swept):
+def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     directory = swept[0] / "partition_seed_3_algorithm_fedavg"
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
@@ -168,6 +169,16 @@ def test_a_finished_run_is_known_by_its_flags(swept):
     with pytest.raises(UserError, match="--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3"):
         finished_summary(Config(**flags | {"num_rounds": 9}))
     assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
+    monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
+    assert list(launching._summary("one", config)["seeds"]) == [0, 1]
+    assert "note: 'one' was trained by other code of --import; remove" in capsys.readouterr().out
+
+
+def test_a_dry_run_beside_another_process_counts_what_is_left_to_this_one(swept, tmp_path):
+    (tmp_path / "partition_seed_3_algorithm_fedavg").mkdir()
+    with locked(tmp_path / "partition_seed_3_algorithm_fedavg"):
+        begun = calls.called("sweep", *swept[1], f"--out_dir={tmp_path}", "--dry_run")
+    assert begun.status == 0 and "is in use by" in begun.out, begun.lines
 
 
 @pytest.mark.parametrize(

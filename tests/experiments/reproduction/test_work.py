@@ -69,6 +69,13 @@ def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path, monk
     assert directory.finished and len(said) == 2
 
 
+def test_a_fork_of_a_run_that_ended_before_it_is_refused(trained, tmp_path):
+    """Its parent diverged, or lost its checkpoints."""
+    whole, fork = directories(tmp_path)
+    shutil.copytree(trained[0].path, whole.path, ignore=shutil.ignore_patterns("checkpoints"))
+    assert work.work([whole, fork]) == {fork.path: f"{whole.path} has ended without the checkpoint that it starts from"}
+
+
 def test_stored_runs_give_the_same_numbers(out_dir, trained, tmp_path):
     for expected in (True, False):
         assert [results.keep(each.task.run, each.path, tmp_path) for each in trained] == [expected] * 2
