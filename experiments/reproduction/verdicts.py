@@ -47,8 +47,9 @@ independent; how many of them hold by themselves stands beside it. A claim about
 and one about *some* is contradicted if each is; where one comparison decides the other way, its level is divided by
 their number. One that two numbers are *within* a bound of each other holds if the interval lies between both bounds.
 *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves out those with
-fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a side is below
-{CHANCE_FACTOR:g} times chance, or two methods are compared on data on which their rates were not searched."""
+fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a seed of a side
+diverged, a side is below {CHANCE_FACTOR:g} times chance, or two methods are compared on data on which their rates were
+not searched."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,7 +324,10 @@ def _sizes(number: Value) -> dict[int, float]:
 
 
 def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison | None:
-    """Compares two numbers, or their gains over two others, over the seeds that both have; None without any."""
+    """Compares two numbers, or their gains over two others, over the seeds that both have.
+
+    Without any the comparison is None, or one of numbers that diverged.
+    """
     numbers = (better, worse, *bases)
     own, others, *of_bases = map(_sizes, numbers)
     if of_bases:
@@ -333,7 +337,7 @@ def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison |
         )
     both = sorted(own.keys() & others.keys())
     seeds = [seed for seed in both if (better.by_seed[seed], worse.by_seed[seed]) != (None, None)]
-    if not seeds:
+    if not seeds and not any(number.diverged for number in numbers):
         return None
     sources = tuple((number.run.key, number.cell.read, str(number.cell.measure)) for number in numbers)
     own, others = ({seed: side[seed] for seed in seeds} for side in (own, others))
@@ -343,7 +347,10 @@ def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison |
 
 
 def _incomparable(*numbers: Value) -> str:
-    """Returns why numbers say nothing about their methods: one is near chance, or no rates were searched; or ''."""
+    """Returns why numbers say nothing about their methods: diverged, near chance, or no rates searched; or ''."""
+    for number in numbers:
+        if number.diverged:
+            return f"{number.cell.row.title} diverged"
     untrained = next((number for number in numbers if number.near_chance), None)
     if untrained is not None:
         return f"{untrained.cell.row.title} at {100 * untrained.share:.1f} %, near chance"

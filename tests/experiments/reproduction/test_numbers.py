@@ -83,6 +83,13 @@ def test_a_verdict_is_the_interval_of_paired_differences(measure, a, b, text):
         assert judged(measure, a, b, rounds=(50, 100)).word == "not tested"  # it has not ended
 
 
+@pytest.mark.parametrize("measure", [MeanLast(), RoundsTo()])
+@pytest.mark.parametrize("b", [seeds(*[None] * 5), seeds(*[50.0] * 5, None)])
+def test_a_side_that_diverged_is_not_compared(measure, b):
+    diverged = dataclasses.replace(number("b", measure, b), diverged=True)
+    assert str(verdict(CLAIM, [number("a", measure, NINETY), diverged])) == "not comparable: b diverged"
+
+
 @pytest.mark.parametrize("by, word", [(0.0, "contradicted"), (-0.1, "contradicted"), (-0.5, "holds")])
 def test_a_claim_may_allow_for_some_points(by, word):
     b = seeds(89.8, 89.7, 89.8, 89.7, 89.8)
