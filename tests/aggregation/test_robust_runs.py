@@ -11,7 +11,7 @@ import pytest
 import fedwin
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import set_fields
 from fedwin.runs.machine import Memory
@@ -39,7 +39,7 @@ SMALL = Config(
 
 
 def final(directory, seed=0):
-    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
+    return seed_checkpoints(directory, seed).latest()[0]
 
 
 @pytest.mark.slow
