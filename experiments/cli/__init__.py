@@ -15,7 +15,7 @@ SUBCOMMANDS = {
     "list": "list algorithms, models, datasets, partitions, ..., presets, or the runs below a folder",
     "runs": "show the runs below a folder, or delete some",
     "curves": "plot learning curves of runs and of stored results in one figure",
-    "figure": "draw planes, lines, factors, forgetting, smoothness, targets, sweeps, label histograms",
+    "figure": "draw planes, lines, factors, forgetting, smoothness, targets, sweeps, labels, clients, staleness",
     "speedrun": "print the records of rounds and bytes to 50 % on CIFAR-10, or check a new entry",
     "view": "show runs, sweeps, comparisons or stored results in the browser: one HTML file",
     "partition": "show how a partition splits a data set across clients",
@@ -25,7 +25,7 @@ SUBCOMMANDS = {
 }
 # The same, for those that need a checkout.
 TOOLS = {
-    "bench": "time fedwin against FedJAX, PyTorch, pfl-research and Flower",
+    "bench": "time fedwin against FedJAX, PyTorch, pfl-research, Flower and fluke",
     "check": "run format, lint, types, doctests, README and site checks",
     "docs": "build the documentation site",
     "readme": "write the generated tables of the guide",

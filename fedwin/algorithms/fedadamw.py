@@ -1,4 +1,4 @@
-"""FedAdamW: AdamW on the clients, started at the clients' mean second moment and aligned with the last mean step.
+"""FedAdamW: AdamW on the clients, started at the clients' mean second moment and aligned with the last mean gradient.
 
 The second moments start from 0 once, in the first round: w, the weight that this 0 still has in v, travels with the
 mean, so that the correction of the bias counts the steps of all rounds, also where clients take different numbers.
@@ -87,7 +87,7 @@ def fedadamw(
     server_lr: Positive = 1.0,
     weighting: Weighting = "samples",
 ) -> core.Algorithm:
-    """FedAdamW: AdamW's step + lr alpha Delta from v = vbar, the clients' mean; Delta the last round's mean step.
+    """FedAdamW: AdamW's step + lr alpha Delta from v = vbar, the clients' mean; Delta the last round's mean gradient.
 
         m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2,   m = 0 and v = vbar at first
         y <- y - lr (mhat / (sqrt(vhat) + eps) + weight_decay y + alpha Delta)
@@ -99,7 +99,7 @@ def fedadamw(
     authors' code.
 
     Args:
-      alpha: weight of the last round's mean step.
+      alpha: weight of the last round's mean gradient.
       b1: first-moment decay.
       b2: second-moment decay.
       eps: added to the root.

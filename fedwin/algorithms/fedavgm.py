@@ -28,7 +28,7 @@ def fedavgm(
     nesterov: bool = False,
     weighting: Weighting = "samples",
 ) -> core.Algorithm:
-    """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
+    """FedAvgM: v <- beta v + Delta, x <- x - server_lr v; Delta the pseudo-gradient sum_i p_i (x - y_i).
 
         Delta = sum_i p_i (x - y_i),   v <- beta v + Delta,   x <- x - server_lr v
 

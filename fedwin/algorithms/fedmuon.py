@@ -1,4 +1,4 @@
-"""FedMuon: Muon on the clients, started at the clients' mean momentum and aligned with the last round's mean step.
+"""FedMuon: Muon on the clients, started at the clients' mean momentum and aligned with the last round's mean gradient.
 
 Matrices are all parameters of two axes or more; their last axis is the output, the others together the input. The local
 optimizer is `optax.contrib.muon`: five Newton-Schulz steps in place of the decomposition, whose singular values lie
@@ -32,7 +32,7 @@ class FedMuonState(NamedTuple):
     """State of FedMuon's server.
 
     Attributes:
-      step: m, the last round's mean step per unit of learning rate, like params.
+      step: m, the last round's mean gradient, sum_i p_i (x - y_i) / sum_i p_i lr J_i, like params.
       momentum: Mbar, the mean of the clients' last momenta, like the matrices among params.
     """
 
@@ -62,7 +62,7 @@ def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransfor
     """Returns the clients' optimizer at unit learning rate.
 
     Args:
-      alpha: share of the step that is left to the mean step.
+      alpha: share of the step that is left to the mean gradient.
       beta: of the momentum.
       matrix_lr: factor of the learning rate of matrices.
       weight_decay: decoupled.
@@ -92,7 +92,7 @@ def fedmuon(
     server_lr: Positive = 1.0,
     weighting: Weighting = "samples",
 ) -> core.Algorithm:
-    """FedMuon: step -lr ((1 - alpha) U V^T + alpha m) with U S V^T = M, the momentum; m the last round's mean step.
+    """FedMuon: step -lr ((1 - alpha) U V^T + alpha m) with U S V^T = M, the momentum; m the last mean gradient.
 
     Down and up travel the M entries of matrices as well, the momentum. `--weight_decay` is decoupled.
 
@@ -102,7 +102,7 @@ def fedmuon(
         m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i,   x <- x + server_lr sum_i p_i (y_i - x),   Mbar <- sum_i p_i M_i
 
     Args:
-      alpha: share of the last round's mean step in a local step.
+      alpha: share of the last round's mean gradient in a local step.
       beta: of the momentum.
       matrix_lr: learning rate of matrices divided by that of other parameters; 10 in the authors' code.
 

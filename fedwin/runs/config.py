@@ -181,11 +181,11 @@ class ParticipationOptions:
     dropout: float = option(0.0, "Probability that a client that was drawn does not answer.", least=0, below=1)
     asynchronous: str = option(
         "",
-        "Server that waits for nobody, by the --clock; a round is a step of it: buffer:size=10,concurrency=50, "
+        "Asynchronous server, timed by the --clock; a round is one server step: buffer:size=10,concurrency=50, "
         "buffer:size=1,concurrency=10,mixing=0.6; empty: none.",
     )
     over_selection: float = option(
-        1.0, "Draw so many times the clients; the first to arrive, by the --clock, take part.", least=1
+        1.0, "Draw this factor times the clients that take part; by the --clock, the first to arrive do.", least=1
     )
     deadline: float = option(
         0.0, "Seconds of the --clock after which a round leaves out late clients; 0: none.", least=0
