@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 
-# Wrappers of the message, from which 'local' would read what the client keeps.
-CHANGE_WHAT_IS_SENT = ("dp", "quantize", "topk")
+# Wrappers of what is sent either way, which would change the part of the model that 'local' keeps.
+BEFORE_LOCAL = ("dp", "feedback", "primal", "quantize", "schedule_free", "topk")
 
 
 def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper]:
@@ -47,18 +47,21 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
       choices: such as 'clip:norm=1.0', in the order in which they are applied.
 
     Raises:
-      UserError: when a choice is wrong, or a wrapper that changes what is sent comes before 'local'.
+      UserError: when a choice is wrong, or wrappers do not go together in this order.
     """
     built = [WRAPPERS.build(choice, setting) for choice in choices]
-    sending = ""
+    before: list[str] = []
     for wrapper in built:
-        if wrapper.name == "local" and sending:
+        if wrapper.name == "local" and (changing := [name for name in before if name in BEFORE_LOCAL]):
             raise UserError(
-                f"wrap={sending}: before --wrap=local it would also change the part that is never sent; give "
+                f"wrap={changing[-1]}: before --wrap=local it would also change the part that is never sent; give "
                 f"--wrap=local first."
             )
-        if wrapper.name in CHANGE_WHAT_IS_SENT and wrapper.algorithm is not unchanged:
-            sending = wrapper.name
+        if wrapper.name == "local" and "local" in before:
+            raise UserError("wrap=local is given twice, and one part of the model can stay local; keep one.")
+        if wrapper.name == "topk" and "quantize" in before:
+            raise UserError("wrap=quantize: --wrap=topk after it adds what is not rounded; set bits= of topk instead.")
+        before += [wrapper.name] if wrapper.algorithm is not unchanged else []
     return built
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, tree
+from fedwin import core, tree, window
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
@@ -173,6 +173,16 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
     if len(phases) != 1:
         raise UserError(f"{name} needs an algorithm with one round trip per round; this one has {len(phases)}.")
     return phases[0]
+
+
+def check_no_old_models(wrapper: str, state) -> None:
+    """Raises UserError if a server compares its models of several rounds (GHB), of which clients would get others."""
+    is_old = lambda node: isinstance(node, window.Delay)
+    if any(map(is_old, jax.tree.leaves(state, is_leaf=is_old))):
+        raise UserError(
+            f"{wrapper}: the momentum of this algorithm is the difference of two server models, and clients would get "
+            f"another one; choose --algorithm=fedhbm or local_ghb."
+        )
 
 
 def with_moments_of(flag, state, source, resettable: Callable[[object], bool]):

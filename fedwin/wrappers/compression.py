@@ -146,10 +146,13 @@ def largest(values, count: int):
     return unravel(jnp.zeros_like(vector).at[places].set(vector[places]))
 
 
+def _count(step: core.Mean, share: float) -> int:
+    return kept_entries(sum(leaf.size for leaf in jax.tree.leaves(step.total)), share)
+
+
 def _sparse(step: core.Mean, share: float, bits: int):
     """Returns the shapes in which a step is sent: values and positions of the kept entries, if they are smaller."""
-    leaves = jax.tree.leaves(step.total)
-    count = kept_entries(sum(leaf.size for leaf in leaves), share)
+    leaves, count = jax.tree.leaves(step.total), _count(step, share)
     values = jax.ShapeDtypeStruct((count,), jnp.result_type(*(leaf.dtype for leaf in leaves)))
     if bits < 32:
         values = jax.ShapeDtypeStruct((sent_bytes(values, bits),), jnp.uint8)
@@ -202,7 +205,10 @@ def topk(
             mean = step_of("topk", update.message, whole=True)
             residual = c.state.residual if decay == 1 else tree.scale(decay, c.state.residual)
             pending = tree.add(residual, mean.value)
-            sent = largest(pending, kept_entries(sum(x.size for x in jax.tree.leaves(pending)), share))
+            shapes = jax.eval_shape(lambda *sent: sent, down, update.message)
+            # Without a part of the model that stays local.
+            count = _count(core.mean_step_of(phase.wire(*shapes)[1]), share)
+            sent = largest(pending, count)
             if bits < 32:
                 vector, unravel = ravel_pytree(sent)
                 sent = unravel(stochastic(vector, jax.random.fold_in(c.key, TAG), bits))

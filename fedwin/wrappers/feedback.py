@@ -18,7 +18,7 @@ from fedwin.core import Algorithm, Observer, Phase, Setting, Variables
 from fedwin.observers.wima import ReadOut, wima
 from fedwin.registry.ranges import NonNegative, PositiveInt, Share
 from fedwin.schedules import Start, first_round
-from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats
+from fedwin.wrappers.base import WRAPPERS, Wrapper, after, check_no_old_models, initial_stats
 
 _NAME = "average"
 
@@ -44,6 +44,7 @@ def _fed_back(setting: Setting, algorithm: Algorithm, average: Observer, feedbac
 
     def with_feedback(phase: Phase) -> Phase:
         def broadcast(params, state):
+            check_no_old_models("feeding back an average", state)
             x = average.read(Variables(params, no_stats), state.own)[_NAME]
             return inner(tree.lerp(feedback, params, x.params), state)
 

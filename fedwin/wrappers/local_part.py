@@ -14,7 +14,14 @@ from fedwin.local.batches import exact_share, share_of
 from fedwin.observers.wima import classifier_mask, select
 from fedwin.registry.ranges import Decay
 from fedwin.tree import PyTree
-from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats, personal_model, single_round_trip
+from fedwin.wrappers.base import (
+    WRAPPERS,
+    Wrapper,
+    check_no_old_models,
+    initial_stats,
+    personal_model,
+    single_round_trip,
+)
 from fedwin.wrappers.messages import step_of
 
 Part = Literal["classifier", "features", "norm"]
@@ -93,6 +100,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
 
     def client(down, c):
         params, state = down
+        check_no_old_models("local", state)
         mask = mask_of(params)
         start = _own_params(mask, params, c.state)
         update, inner = core.on_inner_row(phase.client, phase.broadcast(start, state), c)

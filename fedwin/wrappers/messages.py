@@ -43,8 +43,8 @@ def step_of(wrapper: str, message, whole: bool = False) -> core.MeanStep:
         raise UserError(f"{wrapper}: clients of this algorithm send no mean step; omit --wrap={wrapper}.")
     if whole and isinstance(step, core.PartialStep):
         raise UserError(
-            f"{wrapper}: clients of this algorithm send a part of the model in each round, and {wrapper} keeps a part "
-            f"of every step; omit --wrap={wrapper}."
+            f"{wrapper}: clients of this algorithm send a part of the model in each round, and {wrapper} needs whole "
+            f"steps; omit --wrap={wrapper}."
         )
     return step
 

@@ -13,6 +13,7 @@ from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS, build_all
 from fedwin.wrappers.local_part import part_mask, with_leaves
 from tests.algorithms import numpy_clients as plain
+from tests.refusals import refused
 
 
 def built(p, algorithm="fedavg", part="classifier", *outer):
@@ -92,12 +93,13 @@ def test_fedrep_trains_the_classifier_first_and_then_the_rest(share, double):
 
 
 def test_two_wrappers_do_not_take_turns(double):
-    texts = ["local:part=classifier,alternate=0.5", "local:part=features,alternate=0.5"]
-    with pytest.raises(UserError, match="local: another wrapper freezes parameters already"):
-        plain.problem().build("fedavg", *build_all(texts, plain.problem().setting))
+    texts, p = ["local:part=classifier,alternate=0.5", "local:part=features"], plain.problem()
+    refused("wrap=local is given twice", build_all, texts, p.setting)
+    (own,) = build_all(texts[:1], p.setting)
+    refused("local: another wrapper freezes parameters already", own.solver, own.solver(p.solve))
 
 
-@pytest.mark.parametrize("first", ["topk:share=0.5", "quantize:bits=8"])
+@pytest.mark.parametrize("first", ["topk:share=0.5", "quantize:bits=8", "feedback", "primal", "schedule_free"])
 def test_the_part_is_not_read_from_a_message_that_another_wrapper_has_changed(first):
     setting = testing.classification().setting
     with pytest.raises(UserError, match=f"wrap={first.partition(':')[0]}: before --wrap=local"):

@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from fedwin import testing
+from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.testing.problems import KEY
-from fedwin.wrappers import WRAPPERS
+from fedwin.wrappers import WRAPPERS, build_all
 from fedwin.wrappers.compression import TAG
+from tests.refusals import refused
 from tests.wrappers.test_wrappers import leaves
 
 CURVATURES = [1.0, 0.5, 2.0, 0.8]
@@ -95,8 +96,24 @@ def test_bytes_are_those_of_values_and_positions():
     # SCAFFOLD's second sum is sent as it is.
     assert count("scaffold", "topk:share=0.1").up == sparse.up + 4 * size
     # Values of 8 bits, one scale, positions of 4 bytes.
+    refused("wrap=quantize: --wrap=topk after it adds", build_all, ["quantize", "topk"], p.setting)
     both = count("fedavg", "topk:share=0.1", "quantize:bits=8")
     assert both.up - (plain.up - 4 * size) == kept + 4 + 4 * kept
+
+
+@pytest.mark.parametrize("part", ["features", "classifier"])
+def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
+    p = testing.classification()
+    algorithm, params = (
+        p.build("fedavg", *build_all([f"local:part={part}", "topk:share=0.2"], p.setting)),
+        p.variables[0],
+    )
+    (phase,) = algorithm.phases
+    down = phase.broadcast(params, algorithm.init(params, KEY))
+    message = phase.client(down, p.client(0, algorithm.client_init(params, 0, KEY))).message
+    sent = sum(int((x != 0).sum()) for x in jax.tree.leaves(core.mean_step_of(message).total))
+    counted = phase.wire(*jax.eval_shape(lambda *both: both, down, message))[1]
+    assert (sent,) == counted["delta"]["values"].shape
 
 
 def test_ties_keep_the_number_of_entries():

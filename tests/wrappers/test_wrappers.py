@@ -190,6 +190,9 @@ ima:placement=pre       | scaffold  | one mean step
 clip:norm=1             | scaffold  | clip: .* send 'drift'
 clip:norm=1             | mime      | clip needs .* one round trip
 clip:norm=1             | fednova   | clip: .* no mean step
+clip:norm=1             | diloco:fragments=2 | clip: clients of this algorithm send a part
+primal                  | ghb       | feeding back an average: the momentum of this algorithm
+local:part=classifier   | ghb       | local: the momentum of this algorithm
 topk:share=0.5          | mime      | topk needs .* one round trip
 topk:share=0.5          | fednova   | topk: .* no mean step
 topk:share=0.5          | feddyn    | topk: .* computes 'moved'
