@@ -158,7 +158,7 @@ def sign_flip(setting: core.Setting, *, clients: Attackers = 0.2, scale: Positiv
     """
 
     def corrupt(sent, key):
-        return core.MeanStep(tree.scale(-scale, sent.total), sent.weight)
+        return sent._replace(total=tree.scale(-scale, sent.total))
 
     return Attack("sign_flip", number_of_attackers("sign_flip", clients, setting.num_clients), corrupt)
 
@@ -184,7 +184,7 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
     def corrupt(sent, key):
         leaves, treedef = jax.tree.flatten(sent.total)
         drawn = [std * jax.random.normal(jax.random.fold_in(key, n), x.shape, x.dtype) for n, x in enumerate(leaves)]
-        return core.mean_step(jax.tree.unflatten(treedef, drawn), sent.weight)
+        return type(sent)(*core.mean(jax.tree.unflatten(treedef, drawn), sent.weight))
 
     return Attack("gaussian", number_of_attackers("gaussian", clients, setting.num_clients), corrupt)
 

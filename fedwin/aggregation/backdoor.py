@@ -117,7 +117,7 @@ def backdoor(
         return poisoned(c._replace(info=info), chosen, x=trigger.stamp, y=lambda y: jnp.full_like(y, target))
 
     def corrupt(sent, key):
-        return core.MeanStep(tree.scale(boost, sent.total), sent.weight)
+        return sent._replace(total=tree.scale(boost, sent.total))
 
     during = (start, math.inf if stop is None else stop) if start or stop else None
     count = number_of_attackers("backdoor", clients, setting.num_clients) if share else 0

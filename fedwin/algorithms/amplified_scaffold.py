@@ -111,14 +111,15 @@ def amplified_scaffold(
         return y.update(message, state=AmplifiedRow(own, mean, steps, number))
 
     def server(params, state, total, round):
+        # Not the state of the period before: a wrapper may have changed the model since.
+        start = tree.where(round % period == 0, params, state.start)
         delta = tree.where(total["delta"].weight > 0, total["delta"].value, tree.zeros_like(params))
         params = tree.axpy(server_lr, delta, params)
         next_control = tree.add(state.next_control, total["drift"])
         ends = (round + 1) % period == 0
         if gamma != 1:
-            amplified = tree.axpy(gamma, tree.sub(params, state.start), state.start)
+            amplified = tree.axpy(gamma, tree.sub(params, start), start)
             params = tree.where(ends, amplified, params)
-        start = tree.where(ends, params, state.start)
         return params, AmplifiedState(tree.where(ends, next_control, state.control), next_control, start)
 
     def init(params):

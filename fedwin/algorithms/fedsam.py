@@ -12,7 +12,7 @@ from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import NonNegative, Positive
 
-# Names of bias parameters in flax and haiku.
+# Names of bias parameters in flax and haiku; a matrix of this name is LoRA's.
 BIASES = ("bias", "b", "offset")
 
 
@@ -34,7 +34,7 @@ def perturbation(params, gradient, rho, eta=None):
     def scale(path, y):
         key = path[-1] if path else None
         name = str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
-        return jnp.ones_like(y) if eta is None or name in BIASES else jnp.abs(y) + eta
+        return jnp.ones_like(y) if eta is None or (name in BIASES and y.ndim < 2) else jnp.abs(y) + eta
 
     t = jax.tree_util.tree_map_with_path(scale, params)
     scaled = tree.mul(t, gradient)

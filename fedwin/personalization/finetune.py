@@ -64,6 +64,7 @@ def finetune(
             optimizer=optax.chain(solve.optimizer, _keep(trained.params)),
             # The bound of a wrapper is a protection of the messages, and these models are not sent.
             bound=lambda start, y: y,
+            frozen=None,
         )
         y = solver(model.params, client._replace(stats=model.stats))
         return Variables(y.params, y.stats if trained.stats else model.stats)

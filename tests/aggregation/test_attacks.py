@@ -57,6 +57,16 @@ def test_sign_flippers_send_the_opposite_of_their_steps():
     np.testing.assert_allclose(middle.params["x"], np.median(sent, 0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("attack", ["sign_flip", "gaussian"])
+def test_parts_of_a_model_are_attacked_as_parts(attack):
+    p = testing.classification()
+    method = p.build("diloco:fragments=2")
+    attacked = aggregation.attacked(method, ATTACKS.build(f"{attack}:clients=1", p.setting))
+    p = with_attackers(p, np.arange(len(p.store.weight)) == 0)
+    found, plain = (testing.trajectory(p, each, 1)[-1] for each in (attacked, method))
+    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a != b).any()), found.params, plain.params)))
+
+
 def test_attackers_evade_the_clients_bound_and_not_the_servers():
     run = lambda *args, **kwargs: one_round("fedavg", "sign_flip:scale=100", MASK, *args, **kwargs)
     assert np.linalg.norm(run("clip:norm=0.5").params["x"]) > 5

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
+from fedwin.wrappers import build_all
 from tests.algorithms import numpy_clients as plain
 
 ROUNDS = 8
@@ -48,6 +49,16 @@ def test_amplified_scaffold_is_the_papers_rule(period, gamma, weighting, server_
     for t, run in enumerate(runs):
         for i in plain.SCHEDULE[t % len(plain.SCHEDULE)]:
             np.testing.assert_allclose(plain.row(run.table.control, i), controls[t, i], rtol=1e-9, atol=1e-12)
+
+
+def test_a_period_starts_from_the_model_that_a_wrapper_made(double):
+    p = plain.problem()
+    averaged = p.build(
+        "amplified_scaffold:period=2,gamma=2", *build_all(["ima:window=3,start=2,schedule=none"], p.setting)
+    )
+    runs = testing.trajectory(p, averaged, 6)
+    for before, run in zip(runs[1::2], runs[2::2]):
+        np.testing.assert_array_equal(plain.vector(run.state.inner.start), plain.vector(before.params))
 
 
 def test_a_period_ends_in_a_round_without_clients(double):

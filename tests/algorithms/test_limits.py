@@ -129,5 +129,7 @@ def test_sams_perturbation_has_norm_rho_and_asam_without_weights_is_sam():
     g = {"bias": jnp.array([3.0, -4.0])}
     same(tree.norm(perturbation(g, g, 0.3)), 0.3)
     same(perturbation(g, g, 0.3, 0.2)["bias"], perturbation(g, g, 0.3)["bias"])
+    b = jnp.array([[3.0, -4.0]])  # of LoRA
+    same(perturbation({"b": b}, {"b": b}, 0.3, 0.2)["b"], perturbation({"w": b}, {"w": b}, 0.3, 0.2)["w"])
     w = {"scale": jnp.array([3.0, -4.0])}
     differ(perturbation(w, w, 0.3, 0.2)["scale"], perturbation(w, w, 0.3)["scale"])

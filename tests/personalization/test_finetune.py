@@ -1,5 +1,7 @@
 """Fine-tuning of parts of a network with BatchNorm, and the registry of personalizers."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,6 +72,9 @@ def test_all_of_the_model_is_the_runs_own_local_training(problem):
     setting, solve, model, client = problem
     own = PERSONALIZERS.build("finetune", setting, solve).adapt(model, client)
     trained = solve(model.params, client._replace(stats=model.stats))
+    turns = dataclasses.replace(solve, frozen=lambda step: jax.tree.map(lambda leaf: True, step.params))  # FedRep's
+    alike = PERSONALIZERS.build("finetune", setting, turns).adapt(model, client)
+    jax.tree.map(np.testing.assert_array_equal, alike.params, own.params)
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), own.params, trained.params)))
 
 
