@@ -369,10 +369,11 @@ def forked(
         return from_leaves(own, rows.template(run, own))
 
     first = continued(run)
-    # An average that only this run has starts with the checkpoint's model, not with that of round 0.
     replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved, rows.num_clients)
-    model = placed(Variables(first.params, first.stats))
-    run = start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
+    fresh = functools.partial(start, seed, window_rounds=offloaded_rounds(run))
+    # Rows of clients that had not taken part are those of round 0, an average that only this run has begins here.
+    table = fresh(1 if replaced else rows.slots).table
+    run = fresh(1, placed(Variables(first.params, first.stats)))._replace(table=table)
     return rows.restore(continued(run), run), fork.counts
 
 
