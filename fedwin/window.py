@@ -294,13 +294,13 @@ def is_window(node) -> bool:
 def _empty_ring(slots: int, size: int, dtype):
     """Returns zeros [slots, P]: a host array, or a traced one inside of jit.
 
-    Memory of a host array is allocated by the system when it is first written, so an offloaded ring buffer never exists
-    in full. `residence.rings.allocate` replaces it.
+    The host array is one zero, broadcast: systems refuse to reserve more than their memory, which an offloaded ring
+    buffer never takes. `residence.rings.allocate` replaces it.
     """
     zero = jnp.zeros((), dtype)
     if isinstance(zero, jax.core.Tracer):
         return jnp.zeros((slots, size), dtype)
-    return np.zeros((slots, size), zero.dtype)
+    return np.broadcast_to(np.zeros((), zero.dtype), (slots, size))
 
 
 @functools.partial(

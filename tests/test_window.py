@@ -127,6 +127,12 @@ def test_a_window_below_one_is_refused(size):
     refused("at least 1", window.delay, 4, size)
 
 
+def test_an_offloaded_window_may_be_larger_than_the_memory():
+    """Its ring buffer of 64 TiB, which the system would not reserve, is replaced by the vectors of 3 rounds."""
+    state = rings.allocate(window.init(1 << 20, (1 << 24,)), 3)
+    assert state.ring.shape == ((1 << 24) + 1, 1 << 20) and state.ring.entered.shape == (3, 1 << 20)
+
+
 def test_a_window_that_is_not_empty_is_not_offloaded():
     state = window.push(window.init(4, (2,)), jnp.ones(4), (2,))
     assert rings.allocate(state) is not None

@@ -11,6 +11,7 @@ import dataclasses
 import io
 import json
 import math
+import mmap
 import os
 import pathlib
 import zlib
@@ -31,6 +32,8 @@ Records = list[np.ndarray]
 ENTRY = np.dtype([("number", "<i4"), ("check", "<u4"), ("slot", "<i8")])
 # Records that are gathered at a time: more would double the memory of a dispatch.
 GATHERED = 64
+# Python has a name for it since 3.13.
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().sysname == "Linux" else 0)
 
 
 class Field(NamedTuple):
@@ -209,8 +212,13 @@ class MemoryStore(RecordStore):
 
     def __init__(self, layout: RecordLayout, count: int):
         super().__init__(layout, count)
-        # Pages are mapped on first touch: records that are never written cost nothing.
-        self.fields, self._written = layout.blank(count), np.zeros(count, bool)
+        self.fields, self._written = [self._zeros(field) for field in layout.fields], np.zeros(count, bool)
+
+    def _zeros(self, field: Field) -> np.ndarray:
+        # Pages are mapped on first touch: records that are never written cost nothing, also beyond the system's memory.
+        size = max(self.count * RecordLayout((field,)).nbytes, 1)
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
+        return np.ndarray((self.count, *field.shape), field.dtype, pages)
 
     def contains(self, numbers: np.ndarray) -> np.ndarray:
         return self._written[numbers]

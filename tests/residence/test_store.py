@@ -139,6 +139,10 @@ def test_memory_holds_what_was_written():
     memory.read(np.array([7]), found, np.array([2]))
     assert found[2][:, 0, 0].tolist() == [0, 0, 1]
     assert memory.contains(np.array([2, 3])).tolist() == [False, True]
+    # 16 TiB, which the system would not reserve: only what was written takes memory.
+    memory = MemoryStore(record_layout(jax.ShapeDtypeStruct((1 << 22,), np.float32)), 1 << 20)
+    memory.write(np.array([5]), [np.ones((1, 1 << 22), np.float32)])
+    assert memory.held()[0].tolist() == [5] and memory.fields[0][-1, -1] == 0
 
 
 @pytest.fixture
