@@ -313,22 +313,22 @@ class RunPlan:
 
     def _host_bytes(self) -> dict[str, int]:
         """Returns part -> bytes in main memory."""
-        table, saved = 0, self.shapes
+        # Rows of the dispatch that is written back, and of the prefetched one.
+        saved, in_transfer, table = self.shapes, 2 * tree.nbytes(self.shapes.table), 0
         if self.table == "host":
-            table = self._row_bytes * self._participants
+            table = in_transfer + self._row_bytes * self._participants
             stored = lambda leaf: jax.ShapeDtypeStruct((self._participants, *leaf.shape[1:]), leaf.dtype)
             saved = saved._replace(table=jax.tree.map(stored, saved.table))
         elif self.table == "file":
-            # Rows of the dispatch that is written back, and of the prefetched one.
-            table = 2 * tree.nbytes(saved.table) + INDEX_BYTES * self.prepared.setting.num_clients
+            table = in_transfer + INDEX_BYTES * self.prepared.setting.num_clients
             saved = saved._replace(table=())
         return {"client table": table, "windows": self.windows.host_bytes, "checkpoint": _saving_bytes(saved)}
 
     def _disk_bytes(self) -> dict[str, int]:
         """Returns part -> bytes of the checkpoints, client rows and windows of all seeds."""
         config, seeds, in_file = self.prepared.config, len(self.prepared.config.seeds), self.windows.kind == "file"
-        interval = config.checkpoint_every or config.num_rounds
-        written = 2 + (config.num_rounds - 1) // interval
+        rounds, interval = config.num_rounds, config.checkpoint_every or config.num_rounds
+        written = 2 + (rounds - 1) // interval + sum(r % interval > 0 for r in {*config.keep_rounds} - {rounds})
         kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), written)
         rows = {"device": self.prepared.setting.num_clients, "host": self._participants, "file": 0}[self.table]
         state = self.shapes if in_file or self.windows.rounds is None else _shapes(self.prepared, 1, None)

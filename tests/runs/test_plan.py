@@ -19,6 +19,9 @@ from tests.refusals import refused
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 
 
+PARTS = ("host", "device")
+
+
 def of(strategy=None, **changes) -> Requirements:
     return make_plan(prepare(dataclasses.replace(BASE, **changes)), strategy or Strategy()).requirements
 
@@ -40,6 +43,9 @@ def test_what_flags_change():
     assert of(observe=["wima:window=40"]).device["observers"] > of(observe=["wima:window=20"]).device["observers"]
     on_host = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=1)
     assert on_host.host["client table"] > on_host.device["client table"] > 0
+    longer = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=3)
+    rows = {part: getattr(longer, part)["client table"] - getattr(on_host, part)["client table"] for part in PARTS}
+    assert rows["host"] == 2 * rows["device"] > 0  # the dispatch that is written back, and the prefetched one
     in_file = of(algorithm="scaffold", table="file", num_clients=100, rounds_per_dispatch=1)
     assert 0 < in_file.host["client table"] < on_host.host["client table"]
     assert in_file.host["checkpoint"] < on_host.host["checkpoint"]
@@ -87,5 +93,7 @@ def test_memory_of_this_host_and_its_container(tmp_path):
 def test_files_that_do_not_fit_on_the_disk_are_named():
     with pytest.raises(UserError, match="^checkpoints: .* of disk space that .*; lower --keep_checkpoints, or choose"):
         of(algorithm="scaffold").check_disk(1000)
+    kept = of(keep_rounds=[0, 10, 30, 50]).disk["checkpoints"]  # besides rounds 0 and 50
+    assert kept == 2 * of().disk["checkpoints"] > 0
     in_file = of(algorithm="scaffold", table="file", num_clients=1000, num_rounds=5000)
     refused("^rows in files: .*; lower --clients_per_round or --num_rounds", in_file.check_disk, 1000)
