@@ -277,8 +277,9 @@ class GroupJournal(Journal):
         assert self.rows is not None
         self.flush()
         for index, journal in stopped.items():
-            state = self.rows.checkpoint(seed_state(run, index))
-            self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
+            if completed not in self.finals[journal.seed].rounds():  # it was not killed before the group's checkpoint
+                state = self.rows.checkpoint(seed_state(run, index))
+                self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
         if stopped:
             self.save(completed, run)
 

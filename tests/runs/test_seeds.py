@@ -126,13 +126,16 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     )
 
 
-def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stopped(runs, tmp_path, monkeypatch, capfd):
-    """Seed 2 is stopped in round 8; the group goes on, and is killed before its last checkpoint."""
+@pytest.mark.parametrize("killed, resumed", [(12, 8), (8, 4)])
+def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stopped(
+    runs, tmp_path, monkeypatch, capfd, killed, resumed
+):
+    """Seed 2 is stopped in round 8; the group is killed before its checkpoint of that round, or goes on to its last."""
     stop = lambda round, seed, read_outs: fedwin.STOP if (round, seed) == (8, 2) else None
     write = Checkpoints.save
 
     def save(self, round, *args):
-        if round == 12:
+        if round == killed and self.path.name == "seeds_1,0,2":
             raise SystemExit
         write(self, round, *args)
 
@@ -144,7 +147,7 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
     assert_same_bits(runs[0] / "together", tmp_path / "killed", seeds=[1, 0])
     assert summary["seeds"][2]["stopped_at"] == 8 == fedwin.load(tmp_path / "killed", seed=2).round
     said = capfd.readouterr()
-    assert "seeds 1,0,2: resuming after round 8" in said.out
+    assert f"seeds 1,0,2: resuming after round {resumed}" in said.out
     assert "seeds 1,0,2: round 12/12" in said.err and summary["traces"] == 1
 
 
