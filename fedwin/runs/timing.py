@@ -72,12 +72,13 @@ def candidates(clients: int, devices: int) -> list[str]:
 
 
 def fastest(plan: RunPlan, say: Callable[[str], None]) -> str:
-    """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
+    """Times a few rounds under every strategy that fits all processes and returns the name of the fastest."""
     seconds: dict[str, float] = {}
     memory = available()
     for name in candidates(plan.prepared.setting.sampling.largest, jax.device_count()):
         candidate = dataclasses.replace(plan, strategy=STRATEGIES.build(name))
-        if seconds and not candidate.requirements.fits(memory):
+        fits = multi_process.all_gather_integers(candidate.requirements.fits(memory)).all()
+        if seconds and not fits:
             say(f"strategy {name}: needs more memory than is available")
             continue
         seconds[name] = _seconds_per_round(candidate)

@@ -7,8 +7,11 @@ import pytest
 
 import fedwin.runs.run as run_module
 from experiments.cli import requirements as dry_run_command
+from fedwin import multi_process
+from fedwin.runs import timing
 from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
+from fedwin.runs.prepare import prepare
 from fedwin.runs.run import measure_requirements, run
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import TimedRun, Timing
@@ -23,6 +26,14 @@ def test_what_is_left_to_run():
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
+
+
+def test_a_strategy_is_timed_where_all_processes_have_the_memory(monkeypatch):
+    """The second process has too little; the first strategy is timed in any case."""
+    names = []
+    monkeypatch.setattr(multi_process, "all_gather_integers", lambda fits: np.array([[fits], [False]]))
+    monkeypatch.setattr(timing, "_seconds_per_round", lambda plan: names.append(str(plan.strategy)) or 1.0)
+    assert [timing.fastest(timing.planned(prepare(Config(**SMALL)), None), print)] == names
 
 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
