@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from fedwin.models import Model
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import signals
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import Checkpoints, checksum, named_leaves
 from fedwin.runs.choices import check_deadline, check_objects
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal, Summary, summarize
@@ -215,12 +216,14 @@ class CheckedRun(NamedTuple):
       directory: its directory.
       config_file: config.json in the directory; None for a new run, and in processes that do not write.
       imports: imported file or module -> hash of its content.
+      model: 'model' -> hash of a model that was given as an object; {} for one by name.
     """
 
     plan: RunPlan
     directory: pathlib.Path
     config_file: directories.ConfigFile | None
     imports: dict[str, str]
+    model: dict[str, str]
 
     @property
     def previous_strategy(self) -> str | None:
@@ -252,7 +255,18 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
         check_deadline(config, prepared.setting.sampling)
         if config.fork_from:
             check_fork(config, prepared.start, prepared.setting.sampling)
-    return CheckedRun(plan, directory, config_file, imports)
+    return CheckedRun(plan, directory, config_file, imports, {} if model is None else _digest(prepared))
+
+
+def _digest(prepared: PreparedRun) -> dict[str, str]:
+    """Returns 'model' -> a hash of the operations of a network, and of the arrays that they contain."""
+    batch = {name: values[:1] for name, values in prepared.dataset.train.items()} | {"mask": np.ones(1, np.float32)}
+    model, key = prepared.model, jax.random.key(0)
+    output = lambda batch, key, train: model.apply(model.init(key), prepared.normalize(batch), key, train)
+    traced = [jax.make_jaxpr(output, static_argnums=2)(batch, key, train) for train in (True, False)]
+    inner = lambda eqn: [each for each in jax.tree.leaves(eqn.params) if hasattr(each, "consts")]
+    arrays: Callable = lambda jaxpr: [jaxpr.consts, *(arrays(each) for eqn in jaxpr.eqns for each in inner(eqn))]
+    return {"model": checksum(named_leaves([*map(arrays, traced)]), {"text": re.sub("0x[0-9a-f]+", "", str(traced))})}
 
 
 class DryRun(NamedTuple):
@@ -326,14 +340,14 @@ def readout_names(config: Config) -> list[str]:
 
 def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Identity:
     """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
-    plan, directory, config_file, imports = checked
-    prepared = plan.prepared
-    config = prepared.config
+    plan, directory, config_file, imports, of_model = checked
+    prepared, config = plan.prepared, plan.prepared.config
     files = directories.file_hashes(config) | {"sampling": prepared.setting.sampling.digest}
     hashes = directories.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
     initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
     origin = str(plan.strategy), imports, initial
     identity = directories.identity(config, hashes, *origin, prepared.dataset, _calls_onednn(prepared))
+    identity = dataclasses.replace(identity, environment=identity.environment | of_model)
     if not multi_process.is_first():
         return identity
     if config_file is None:
@@ -355,7 +369,10 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
             f"that checkpoint or file, or use another --out_dir."
         )
     elif identity.fingerprint != config_file.identity.fingerprint:
-        say(f"note: {identity.differences(config_file.identity)}; the numbers of {directory} may differ from now on.")
+        changes = identity.differences(config_file.identity)
+        if re.fullmatch(r"model was \w+ and is \w+", changes):  # other versions may trace it otherwise
+            raise UserError(f"out_dir={directory} had another object as model={config.model}; use another --out_dir.")
+        say(f"note: {changes}; the numbers of {directory} may differ from now on.")
     return identity
 
 

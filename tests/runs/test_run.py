@@ -198,12 +198,15 @@ def test_objects_take_the_place_of_names(tmp_path):
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal((60, 5)).astype(np.float32), np.arange(60) % 3
     dataset = data.from_arrays(x, y, x, y, name="mine")
-    model = models.from_flax(nn.Dense(3), (5,), name="line")
+    scaled = lambda by: jax.jit(lambda x: x * np.full(4, by, np.float32))
+    model = lambda act: models.from_flax(nn.Sequential([nn.Dense(4), act, nn.Dense(3)]), (5,), name="line")
     mine = config(tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
-    fedwin.run(mine, quiet=True, dataset=dataset, model=model)
+    prints = [fedwin.run(mine, quiet=True, dataset=dataset, model=model(scaled(2)))["fingerprint"] for _ in range(2)]
     known = json.loads((tmp_path / "mine" / "config.json").read_text())
     assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
-    assert lines(tmp_path / "mine")[-1]["round"] == 4
+    assert lines(tmp_path / "mine")[-1]["round"] == 4 and prints == [known["fingerprint"]] * 2
+    for other in (model(scaled(3)), model(nn.tanh)):
+        refused("had another object as model=line; use", fedwin.run, mine, quiet=True, dataset=dataset, model=other)
 
 
 @pytest.mark.slow
