@@ -36,6 +36,7 @@ def test_cifar100_pam_keeps_its_clients(tmp_path, form):
         write_both(tmp_path, "federated_cifar100", stacked(clients(4, 0)), stacked(clients(2, 1)))
     dataset = data.load("cifar100_pam", tmp_path)
     assert dataset.natural.num_clients == 4 and dataset.test_natural.num_clients == 2
+    assert dataset.test_natural.ids.astype(str).tolist() == ["test_client_0", "test_client_1"]  # they are others
     images = np.stack([row["image"] for row in clients(4, 0)["client_1"]])
     np.testing.assert_array_equal(dataset.train["x"][2:4], images)
     assert dataset.train["y"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and dataset.train["coarse"].dtype == np.int32
@@ -62,7 +63,8 @@ def test_cifar100_pam_draws_its_clients_where_the_released_file_is_missing(tmp_p
     np.testing.assert_array_equal(dataset.train["x"], whole.train["x"])
     for own, examples, count in ((dataset.natural, whole.train, 500), (dataset.test_natural, whole.test, 100)):
         size = len(examples["y"]) // count
-        assert own.num_clients == count and (own.sizes == size).all() and len(set(own.ids)) == count
+        assert own.num_clients == count and (own is dataset.natural or not set(own.ids) & set(dataset.natural.ids))
+        assert (own.sizes == size).all() and len(set(own.ids)) == count
         assert sorted(own.order) == list(range(len(examples["y"])))
         coarse = [len(np.unique(examples["coarse"][own.client(k)])) for k in range(count)]
         assert np.mean(coarse) < 4.5  # far from the 8 of random hands of ten
