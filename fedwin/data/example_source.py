@@ -229,7 +229,7 @@ def open_image(item: Item, channels: int | None, short_side: int | None = None):
     A `short_side` that it will be scaled to lets the JPEG decoder skip what would be scaled away.
 
     Raises:
-      UserError: the image is missing or can't be decoded.
+      UserError: the image is missing, can't be decoded or has more than 8 bits per pixel and channel.
     """
     image_module = pillow()
     blob = image_bytes(item)
@@ -238,12 +238,14 @@ def open_image(item: Item, channels: int | None, short_side: int | None = None):
             if short_side is not None:
                 image.draft("RGB", (short_side, short_side))
             gray = image.mode in ("1", "L") if channels is None else channels == 1
-            return image.convert("L" if gray else "RGB")
+            if not (mode := image.mode).startswith(("I", "F")):  # of these, Pillow would clip what 8 bits do not hold
+                return image.convert("L" if gray else "RGB")
     except Exception as error:  # damaged files raise many kinds
         reason = " ".join(str(error).split(" <")[0].split())  # without Pillow's address of the stream
         raise UserError(
             f"{describe_image(item)}: not a decodable image ({reason}); fetch it again or take it out of the list."
         ) from error
+    raise UserError(f"{describe_image(item)}: its mode {mode} has more than 8 bits per pixel; save it with 8 bits.")
 
 
 def image_bytes(item: Item) -> bytes:

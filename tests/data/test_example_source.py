@@ -25,6 +25,9 @@ def test_images_behave_like_a_read_only_array():
     gray = data.Images([picture((9, 9, 9), kind="PNG")], 4, channels=1)
     assert gray[0].shape == (4, 4, 1) and gray[0].max() == 9
     refused("resize >= size", data.Images, [], 10, 5)
+    for dtype in (np.uint16, np.int32, np.float32):
+        Image.fromarray(np.full((4, 4), 3000, dtype)).save(stream := io.BytesIO(), "TIFF")
+        refused("mode [IF].* more than 8 bits", example_source.decode_whole, stream.getvalue())
 
 
 def test_the_short_side_is_scaled_and_the_center_cut():
