@@ -5,6 +5,7 @@ import math
 import re
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from fedwin.errors import UserError
@@ -18,7 +19,7 @@ def make():
     registry = Registry("thing", columns={"weight": "{weight} kg"}, weight="?")
 
     @registry.register("ball", paper="reddi2021adaptive", weight="2")
-    def ball(context, *, radius: float = 1.0, color):
+    def ball(context, *, radius: float = 1.0, color: str):
         """Ball: a round thing.
 
         Args:
@@ -74,6 +75,8 @@ def test_choices_accept_changed_parameters():
     assert str(choice) == "ball:color=red" and str(bigger) == "ball:color=red,radius=2"
     assert registry.build(bigger, "here") == ("here", 2, "red")
     assert registry.check(bigger) == bigger
+    for text in ("2024.10", "1e5", "true", "None", "-007", "99999999999"):
+        assert registry.check(f"ball:color={text}") == ("ball", {"color": text})
     with pytest.raises(UserError, match="radius=far must be a number"):
         registry.check(choice.with_params(radius="far"))
 
@@ -215,6 +218,7 @@ def test_annotations_are_ranges(annotation, inside, refused):
     registry.register("ball", registry["ball"])
     for value in inside:
         assert registry.build(Choice("ball", {"size": value})) is value
+        assert repr(registry.build(Choice("ball", {"size": np.array(value)[()]}))) == repr(value)
     for value, message in refused.items():
         with pytest.raises(UserError, match=re.escape(message)):
             registry.check(Choice("ball", {"size": value}))

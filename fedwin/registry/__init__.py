@@ -189,6 +189,7 @@ class Registry(dict):
         Raises:
           UserError: for an unknown name, an unknown or missing parameter, or a value of another type or out of range.
         """
+        texts = parse(choice, str).params if isinstance(choice, str) else {}
         choice = as_choice(choice, self.kind)
         options = self.options(self._known(choice.name))
         for key in choice.params:
@@ -204,17 +205,17 @@ class Registry(dict):
             if default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
         known = {h.name: h for h in self._entries[choice.name].hyperparameters}
-        return Choice(choice.name, {key: self._accepted(choice, known[key]) for key in choice.params})
+        return Choice(choice.name, {key: self._accepted(choice, known[key], texts.get(key)) for key in choice.params})
 
-    def _accepted(self, choice: Choice, parameter: Hyperparameter) -> Any:
-        """Returns the value of a parameter as the builder receives it; raises UserError if it is not accepted."""
+    def _accepted(self, choice: Choice, parameter: Hyperparameter, text: str | None) -> Any:
+        """Returns the value of a parameter, spelled `text`, as the builder receives it, or raises UserError."""
         value, owner = choice.params[parameter.name], f"{self.kind} '{choice.name}': {parameter.name}"
-        if str not in [kind.type for kind in parameter.values.kinds]:
-            check_size(owner, value)
         try:
-            return parameter.values.accept(value)
+            accepted = parameter.values.accept(value, text)
         except ValueError as error:
             raise UserError(f"{owner}={value} {error}") from None
+        check_size(owner, accepted)
+        return accepted
 
     def options(self, name: str) -> dict[str, Any]:
         """Returns the keyword-only parameters of a builder, name -> default."""

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedwin.errors import UserError
@@ -103,8 +104,8 @@ def format_value(value: Any) -> str:
     return quote + value.replace(quote, 2 * quote) + quote
 
 
-def parse(text: str) -> Choice:
-    """Parses `name` or `name:key=value,key=value`; a value in single or double quotes may contain commas.
+def parse(text: str, read: Callable[[str], Any] = literal) -> Choice:
+    """Parses `name` or `name:key=value,key=value`; quoted values may contain commas, and `read` converts the others.
 
     Raises:
       UserError: when the text has another form.
@@ -120,7 +121,7 @@ def parse(text: str) -> Choice:
             raise UserError(f"'{text}': '{item}' is not key=value; write {name}:key=value,key=value.")
         if key in params:
             raise UserError(f"'{text}': '{key}' is given twice; keep one.")
-        params[key] = literal(value) if quoted is None else quoted
+        params[key] = read(value) if quoted is None else quoted
         _, colon, rest = (rest if quoted is None else following).partition(",")
     return Choice(name, params)
 

@@ -111,18 +111,19 @@ class Values(NamedTuple):
         """Intervals of the numbers among them."""
         return tuple(kind.range for kind in self.kinds if kind.range)
 
-    def accept(self, value: Any) -> Any:
-        """Returns a value as the parameter receives it: text that a choice spells like a number stays text.
+    def accept(self, value: Any, text: str | None = None) -> Any:
+        """Returns a value as the parameter receives it: text that a choice spells like a number stays that `text`.
 
         Raises:
           ValueError: when it is not accepted, with the end of a message: 'must be a number >= 0.'
         """
+        value = value.item() if isinstance(value, np.generic) else value
         if not self.kinds or any(kind.holds(value) for kind in self.kinds):
             return value
         spelled = "none" if value is None else str(value)
         for kind in self.kinds:
             if (kind.type is str and not kind.values) or spelled in kind.values:
-                return spelled
+                return spelled if text is None or kind.values else text
         raise ValueError(self._refusal(value))
 
     def _refusal(self, value: Any) -> str:
@@ -167,11 +168,11 @@ def check_values(owner: str, wanted: Any, **values) -> None:
     """
     accepted = Values(tuple(_kinds(Annotated[float, wanted] if isinstance(wanted, Range) else wanted) or ()))
     for name, value in values.items():
-        check_size(f"{owner}: {name}", value)
         try:
-            accepted.accept(int(value) if isinstance(value, np.integer) else value)
+            value = accepted.accept(value)
         except ValueError as error:
             raise UserError(f"{owner}: {name}={value!r} {error}") from None
+        check_size(f"{owner}: {name}", value)
 
 
 def one_of(name: str, value: Any, allowed: Iterable) -> None:

@@ -75,7 +75,7 @@ def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
 
 def file_hashes(config: Config) -> dict[str, str]:
     """Returns flag -> hash of the file of its choice (path=), '' without one: of --local_work and --clock."""
-    choices = {flag: parse(getattr(config, flag)) for flag in ("local_work", "clock") if getattr(config, flag)}
+    choices = {flag: parse(getattr(config, flag), str) for flag in ("local_work", "clock") if getattr(config, flag)}
     files = {flag: choice.params.get("path") for flag, choice in choices.items()}
     return {
         flag: hashlib.blake2b(read_bytes(path), digest_size=8).hexdigest() if isinstance(path, str) else ""

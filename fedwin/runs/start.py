@@ -146,7 +146,7 @@ def init_source(text: str) -> Source | FileSource:
 
 def _file_source(text: str, path: str, options: str | None) -> FileSource:
     """Returns the file of a path and its options, `key=value,key=value` or None."""
-    given = parse(f"file:{options}").params if options else {}
+    given = parse(f"file:{options}", str).params if options else {}
     for name in given:
         if name not in ("part", "map", "layout"):
             raise UserError(f"init_from={text}: there is no option '{name}'; the options are part, map and layout.")

@@ -155,3 +155,4 @@ def test_a_directory_and_a_file_may_have_any_name():
     assert (str(found.directory), found.round, found.part) == ("runs/a@3:part=all/b", 12, "classifier")
     found = init_source("runs/a@3/b:c.npz:part=features,map=d e.json,layout=torch")
     assert (str(found.path), found.part, found.map) == ("runs/a@3/b:c.npz", "features", "d e.json")
+    assert init_source("c.npz:map=1e5").map == "1e5"
