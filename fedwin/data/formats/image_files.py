@@ -37,9 +37,10 @@ def images_below(location) -> dict[str, Item]:
     try:
         with tarfile.open(location, "r:") as archive:
             members = [entry for entry in archive if entry.isfile() and wanted(entry.name)]
-        return {entry.name: Span(str(location), entry.offset_data, entry.size) for entry in members}
+        found: dict[str, Item] = {e.name: Span(str(location), e.offset_data, e.size) for e in members}
     except (tarfile.TarError, EOFError, OSError):
-        return {name: Member(f"{location}/{name}", blob) for name, blob in files.members(location, wanted).items()}
+        found = {name: Member(f"{location}/{name}", blob) for name, blob in files.members(location, wanted).items()}
+    return {name.removeprefix("./"): image for name, image in found.items()}  # as `tar -C dir -cf x.tar .` names them
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:

@@ -67,7 +67,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
     if num_clients not in (None, len(lists)):
         raise UserError(f"{path} has {len(lists)} clients, not {num_clients}; set --num_clients={len(lists)}.")
     # Numeric ids keep their numeric order; client k is user k in the published files.
-    users = sorted(lists, key=lambda user: (not user.isdigit(), int(user) if user.isdigit() else 0, user))
+    users = sorted(lists, key=lambda user: (not user.isdecimal(), int(user) if user.isdecimal() else 0, user))
     part = Partition.from_lists([np.array(lists[user]) for user in users], ids=np.array(users))
     return finish(dataset, part, "csv", path=str(path))
 

@@ -175,8 +175,8 @@ def find_images(path, images: list[str], index: dict[str, list[str]], available:
 def natural(users: list[str]) -> Partition:
     """Groups the rows of a list by user, in order of the ids (by number if all are numbers)."""
     ids, inverse = np.unique(np.array(users), return_inverse=True)
-    if all(user.isdigit() for user in ids):
-        by_number = np.argsort(ids.astype(np.int64), kind="stable")
+    if all(user.isdecimal() for user in ids):
+        by_number = np.array(sorted(range(len(ids)), key=lambda k: int(ids[k])))  # ids may exceed 64 bits
         ids, inverse = ids[by_number], np.argsort(by_number)[inverse]
     sizes = np.bincount(inverse, minlength=len(ids))
     return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offsets(sizes), ids=ids)

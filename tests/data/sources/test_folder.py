@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
+from fedwin.data.sources.folder import natural
 from fedwin.errors import UserError
 from tests.data.files import refused, taken, tarred, zipped
 from tests.data.image_files import picture, write_landmarks
@@ -50,11 +51,15 @@ def test_tff_lists_choose_the_clients_column(tmp_path):
     dataset = data.load("inaturalist:size=8,resize=8", tmp_path)
     assert dataset.train["y"].tolist() == [5] and dataset.natural.ids.tolist() == ["u1"]
     assert data.load("inaturalist:size=8,resize=8,users=geo_100", tmp_path).natural.sizes.tolist() == [2]
+    for users in (["9" * 21, "1" + "0" * 21], ["10", "²"]):  # by number, but for what is none
+        assert natural(users[::-1]).ids.tolist() == users
 
 
 def test_any_folder_or_tar_of_images_with_lists(tmp_path):
     write_landmarks(tmp_path)
-    members = {path.name: path.read_bytes() for path in (tmp_path / "images").glob("**/*.jpg")}
+    text, folder = (tmp_path / "federated_train.csv").read_text(), tmp_path / "images"
+    (tmp_path / "federated_train.csv").write_text(text.replace(",id", ",a/id"))
+    members = {f"./{path.relative_to(folder)}": path.read_bytes() for path in folder.glob("**/*.jpg")}
     tarred(tmp_path / "all.tar", members)
     tarred(tmp_path / "all.tar.gz", members, "w:gz")
     lists = "train=federated_train.csv,test=test.csv,size=8,resize=8"
