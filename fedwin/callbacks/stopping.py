@@ -133,7 +133,7 @@ class EarlyStopping(Callback):
             self(round, seed, read_outs)
 
     def __call__(self, round, seed, read_outs):
-        state = self._states.get(seed) or self.rule.init()
+        state = self._states[seed] if seed in self._states else self.rule.init()
         self._states[seed], stop = self.rule.update(state, round, self._value(read_outs))
         return stop
 

@@ -58,6 +58,12 @@ def test_a_rule_stops_in_the_right_round(choice, curve, expected):
     assert stops(choice, curve) == expected
 
 
+def test_a_state_may_be_zero():
+    rule = stopping.StoppingRule("loss", "model", lambda: 2, lambda state, round, value: (state - 1, state == 0))
+    callback = stopping.EarlyStopping(rule)
+    assert [callback(t, 0, {"model": {"loss": 1.0}}) for t in range(3)] == [False, False, True]
+
+
 def test_validation_decides_only_where_clients_hold_out_examples(tmp_path):
     config = dataclasses.replace(CONFIG, val_fraction=0.0, eval_val=False, early_stopping="patience:rounds=5")
     with pytest.raises(UserError, match="val_accuracy needs examples that clients hold out; set --val_fraction=0.1"):
