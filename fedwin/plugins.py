@@ -147,8 +147,8 @@ def _from_file(text: str) -> types.ModuleType:
     if spec is None or spec.loader is None:
         raise UserError(f"import={text}: this is not a file of Python code; name a .py file.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     with _guarded(text, name):
+        sys.modules[name] = module
         spec.loader.exec_module(module)
     return module
 
@@ -162,25 +162,27 @@ def _by_name(name: str) -> types.ModuleType:
         _refuse_shadow(name, top, local.resolve())
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
+    with _guarded(name, top):
+        if _spec(top) is not None:  # not left to find_spec, where a parent's ImportError means that there is no module
+            importlib.import_module(name.rpartition(".")[0] or name)
+        if _spec(name) is not None:
+            return importlib.import_module(name)
+    raise UserError(
+        f"import={name}: there is no module of this name; name one that is installed or in {folder}, or a .py file."
+    )
+
+
+def _spec(name: str):
+    """Returns the spec of a module; None if there is none, or if it was made by hand and has no spec."""
     try:
-        spec = importlib.util.find_spec(name)
+        return importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        spec = None
-    if spec is None:
-        raise UserError(
-            f"import={name}: there is no module of this name; name one that is installed or in {folder}, or a .py file."
-        )
-    with _guarded(name, name):
-        return importlib.import_module(name)
+        return None
 
 
 def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
     """Raises UserError if the user's file has the name of another module, because one would replace the other."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a module that was made by hand has no spec
-        spec = None
-    if spec is not None:
+    if (spec := _spec(name)) is not None:
         origin = pathlib.Path(spec.origin).resolve() if spec.origin not in (None, "built-in", "frozen") else None
     elif (other := sys.modules.get(name)) is not None:
         origin = _source(other)
@@ -192,16 +194,18 @@ def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _guarded(text: str, name: str) -> Iterator[None]:
+def _guarded(text: str, top: str) -> Iterator[None]:
     """Context of an import that converts exceptions to UserError and then removes what the import registered."""
-    before = [dict(registry) for registry in REGISTRIES]
+    before, modules = [dict(registry) for registry in REGISTRIES], set(sys.modules)
     try:
         yield
     except (Exception, SystemExit) as error:
-        sys.modules.pop(name, None)
-        for registry, known in zip(REGISTRIES, before):
-            for added in registry.keys() - known.keys():
-                del registry[added]
+        builders = [r.pop(name) for r, known in zip(REGISTRIES, before) for name in r.keys() - known.keys()]
+        registering = {getattr(builder, "__module__", top) for builder in builders}
+        # A corrected import must execute them again, but libraries stay: some can't be imported twice.
+        for name in sys.modules.keys() - modules:
+            if name in registering or name.partition(".")[0] == top:
+                del sys.modules[name]
         raise UserError(f"import={text}: {_describe(error)}") from error
 
 

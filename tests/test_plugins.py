@@ -47,11 +47,15 @@ def test_a_module_of_the_working_directory_and_its_neighbors(tmp_path, monkeypat
     assert "by_name" in LOSSES and plugins.load(["by_name.py"])["by_name.py"] == by_name["by_name"]
 
 
-def test_a_package_is_hashed_as_a_whole(tmp_path, monkeypatch):
+def test_a_package_is_imported_again_after_a_failure_and_hashed_as_a_whole(tmp_path, monkeypatch):
     (tmp_path / "own_package").mkdir()
-    (tmp_path / "own_package" / "__init__.py").write_text("from . import part\n")
     (tmp_path / "own_package" / "part.py").write_text(CODE.format(name="in_part"))
     monkeypatch.chdir(tmp_path)
+    for line, error in (("undefined", "NameError"), ("import nowhere", "ModuleNotFoundError")):
+        (tmp_path / "own_package" / "__init__.py").write_text(f"from . import part\n{line}\n")
+        refused(f"import=own_package.part: {error} in .*__init__.py:2", plugins.load, ["own_package.part"])
+        assert "in_part" not in LOSSES
+    (tmp_path / "own_package" / "__init__.py").write_text("from . import part\n")
     plugins.load(["own_package"])
     assert "in_part" in LOSSES
     (tmp_path / "own_package" / "part.py").write_text("")
