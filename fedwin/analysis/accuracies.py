@@ -68,7 +68,7 @@ def mean_last(accuracy, last: int) -> float:
       0.6
     """
     accuracy = array("mean_last: accuracy", accuracy, 1, 2)
-    if isinstance(last, bool) or not isinstance(last, int) or not 1 <= last <= len(accuracy):
+    if isinstance(last, bool) or not isinstance(last, (int, np.integer)) or not 1 <= last <= len(accuracy):
         raise UserError(f"mean_last: last={last} must be an integer in 1..{len(accuracy)}, the number of evaluations.")
     return float(accuracy.reshape(len(accuracy), -1).mean(1)[-last:].mean())
 

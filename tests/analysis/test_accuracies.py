@@ -23,7 +23,7 @@ def test_curves():
     assert analysis.rounds_to_target([0.1, np.nan, 0.5, 0.2], 0.5) == 3
     assert analysis.rounds_to_target([0.1, 0.4, 0.6], 0.5, rounds=[10, 20, 30]) == 30
     assert analysis.speedup(None, 3) is None and analysis.speedup(3, None) is None
-    np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], 2), 0.5)
+    np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], np.int64(2)), 0.5)
 
 
 def test_round_to_round_std_is_that_of_independent_scatter_and_not_of_a_trend():
