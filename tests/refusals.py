@@ -1,13 +1,16 @@
 """The check of what is refused."""
 
+from collections.abc import Collection
+
 import pytest
 
 from fedwin.errors import UserError
 
 
-def refused(match: str, function, *args, **keywords) -> str:
-    """The call must end in a UserError of one line, which is returned."""
-    with pytest.raises(UserError, match=match) as error:
+def refused(match: str | Collection[str], function, *args, **keywords) -> str:
+    """The call must end in a UserError of one line, which is returned: `match` finds it, or it has all its words."""
+    with pytest.raises(UserError, match=match if isinstance(match, str) else None) as error:
         function(*args, **keywords)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    said = str(error.value)
+    assert "\n" not in said and (isinstance(match, str) or all(word in said for word in match)), said
+    return said

@@ -45,12 +45,6 @@ class Trigger(NamedTuple):
             raise UserError("backdoor: evaluation crops the corner off that has the pattern; omit size= of --augment.")
 
 
-def _spread(share: float, length: int) -> np.ndarray:
-    """Returns which of a client's examples are poisoned, bool [length]: of the first n floor(share n), at even gaps."""
-    exact = fractions.Fraction(str(share))
-    return np.diff(np.arange(length + 1) * exact.numerator // exact.denominator) > 0
-
-
 @ATTACKS.register("backdoor", paper=("gu2017badnets", "bagdasaryan2020backdoor"))
 def backdoor(
     setting: core.Setting,
@@ -109,7 +103,10 @@ def backdoor(
         y, length = c.examples["y"], c.index.shape[0]
         check_labels("backdoor", y)
         trigger.check(c.examples["x"].shape[1:], c.examples["x"].shape[1:])
-        chosen = attacks & jnp.asarray(_spread(share, length)) & (jnp.arange(length) < c.size)
+        exact = fractions.Fraction(str(share))
+        # Of the first n of a client's examples, floor(share n) are poisoned, at even gaps.
+        spread = np.diff(np.arange(length + 1) * exact.numerator // exact.denominator) > 0
+        chosen = attacks & jnp.asarray(spread) & (jnp.arange(length) < c.size)
         info = dict(c.info)
         if "train" in info:
             moved = jax.nn.one_hot(target, num_classes) - jax.nn.one_hot(y[c.index], num_classes)

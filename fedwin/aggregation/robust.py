@@ -246,8 +246,7 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
         distances = squared_distances(jnp.where(present[:, None], steps, jnp.nan))
         # NaN is sorted to the end, as inf is: a client that sends it has no near neighbors.
         nearest = jnp.sort(jnp.where(pairs, distances, jnp.inf), 1)
-        counted = jnp.arange(size) < jnp.maximum(n - f - 2, 1)
-        scores = jnp.sum(jnp.where(counted, nearest, 0), 1)
+        scores = jnp.sum(jnp.where(jnp.arange(size) < jnp.maximum(n - f - 2, 1), nearest, 0), 1)
         # Clients that are present come first, even with an infinite score; then by score, then by place.
         order = jnp.lexsort((scores, ~present))
         chosen = jnp.zeros((size, 1), bool).at[order, 0].set(jnp.arange(size) < jnp.minimum(n, m))

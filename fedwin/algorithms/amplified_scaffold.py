@@ -118,13 +118,11 @@ def amplified_scaffold(
         next_control = tree.add(state.next_control, total["drift"])
         ends = (round + 1) % period == 0
         if gamma != 1:
-            amplified = tree.axpy(gamma, tree.sub(params, start), start)
-            params = tree.where(ends, amplified, params)
+            params = tree.where(ends, tree.axpy(gamma, tree.sub(params, start), start), params)
         return params, AmplifiedState(tree.where(ends, next_control, state.control), next_control, start)
 
     def init(params):
-        zero = tree.zeros_like(params)
-        return AmplifiedState(zero, tree.zeros_like(params), tree.map(jnp.copy, params))
+        return AmplifiedState(tree.zeros_like(params), tree.zeros_like(params), tree.map(jnp.copy, params))
 
     def client_init(params, id):
         never = jnp.full((), -1, jnp.int32)

@@ -92,8 +92,7 @@ def apfl(
         def mixed_step(carry, params, s: local.Step, last):
             v, stats, optimizer, weight = carry
             g = solve.gradient_at(stats, s.batch, s.key, info)(tree.lerp(weight, s.params, v))
-            step = tree.scale(weight, g.value)
-            new, optimizer = solve.apply_step(s._replace(params=v), step, None, optimizer)
+            new, optimizer = solve.apply_step(s._replace(params=v), tree.scale(weight, g.value), None, optimizer)
             if adaptive != "none":
                 slope = sum(map(jnp.vdot, jax.tree.leaves(tree.sub(v, s.params)), jax.tree.leaves(g.value)))
                 learned = jnp.clip(weight - s.lr * slope, 0, 1).astype(weight.dtype)

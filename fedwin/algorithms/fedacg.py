@@ -51,8 +51,7 @@ def fedacg(
     def client(z, c):
         y = solve(z, c, local.proximal(beta))
         # Not a core.mean_step: it is relative to z, not to the server model.
-        step = core.mean(tree.sub(y.params, z), core.aggregation_weight(c, weighting))
-        return y.update({"from_lookahead": step})
+        return y.update({"from_lookahead": core.mean(tree.sub(y.params, z), core.aggregation_weight(c, weighting))})
 
     def server(params, m, total, round):
         m = tree.axpy(server_lr, total["from_lookahead"].value, tree.scale(lam, m))

@@ -15,8 +15,7 @@ def adagrad_server(server_lr, b1, tau, v0=0.0) -> Server:
       tau: added to the root.
       v0: initial sum of squares.
     """
-    server = adaptive_server(lambda v, d: v + d**2, server_lr, b1, tau, v0)
-    return server._replace(resettable=core.nothing_resettable)
+    return adaptive_server(lambda v, d: v + d**2, server_lr, b1, tau, v0)._replace(resettable=core.nothing_resettable)
 
 
 @ALGORITHMS.register("fedadagrad", like="fedadam")

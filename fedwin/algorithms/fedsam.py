@@ -53,8 +53,7 @@ def sharpness_aware(rho, eta=None):
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
         g = grad(s.params)
-        ascended = tree.add(s.params, perturbation(s.params, g.value, rho, eta))
-        return rules.RuleOutput(grad(ascended).value, None, g)
+        return rules.RuleOutput(grad(tree.add(s.params, perturbation(s.params, g.value, rho, eta))).value, None, g)
 
     return rule
 

@@ -114,8 +114,7 @@ def local_ghb(
             # An initial anchor has no age: the first participation uses C, like FedHBM's.
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
-        message = {"delta": common.weighted_delta(y, params, c, weighting)}
-        return y.update(message, state=HeavyBallRow(params, c.round))
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=HeavyBallRow(params, c.round))
 
     client_init = anchor_init(setting, first)
     return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

@@ -72,8 +72,7 @@ def mime(
 
     def client(down, c):
         params, state = down
-        shift = tree.axpy(beta, state.m, state.c) if beta else state.c
-        y = solve(params, c, rules.svrg(params, shift))
+        y = solve(params, c, rules.svrg(params, tree.axpy(beta, state.m, state.c) if beta else state.c))
         return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, state, total, round):

@@ -16,11 +16,6 @@ from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive, PositiveInt
 
 
-def _no_step(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
-    """Records loss and statistics at w; its gradient is not used, so XLA removes its backward pass."""
-    return rules.RuleOutput(tree.zeros_like(s.params), None, grad(s.params))
-
-
 @ALGORITHMS.register(
     "pfedme",
     paper="dinh2020personalized",
@@ -82,7 +77,9 @@ def pfedme(
 
     def client(params, c):
         carry = (params, c.stats, solve.optimizer.init(params))
-        w = solve(params, c, _no_step, carry=carry, on_step=on_step(c.info))
+        # Records loss and statistics at w; its gradient is not used, so XLA removes its backward pass.
+        no_step = lambda grad, s: rules.RuleOutput(tree.zeros_like(s.params), None, grad(s.params))
+        w = solve(params, c, no_step, carry=carry, on_step=on_step(c.info))
         theta, stats, _ = w.carry
         message = {"delta": common.weighted_delta(w, params, c, weighting)}
         return w.update(message, state=personal.trained(theta, stats, c.state))

@@ -129,7 +129,8 @@ def _check_server(phase: core.Phase, params, state, message, number) -> None:
         stacked = tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), message)
         total = aggregate_part(phase).trace(stacked, jax.ShapeDtypeStruct((2,), bool))
     hint = f"clients send {_outline(message)}"
-    if any(isinstance(x, core.Mean) for x in _parts(message)):
+    is_mean = lambda x: isinstance(x, core.Mean)
+    if any(map(is_mean, jax.tree.leaves(message, is_leaf=is_mean))):
         hint += ", and a mean is read by .value"
     if tree.is_empty(state):
         hint += "; the state is (), because core.algorithm was given no init"
@@ -194,10 +195,6 @@ def _kind(value) -> str:
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
         return f"{len(value)} things"
     return f"a {type(value).__name__} {_outline(value)}" if isinstance(value, dict) else f"a {type(value).__name__}"
-
-
-def _parts(message) -> list:
-    return jax.tree.leaves(message, is_leaf=lambda x: isinstance(x, core.Mean))
 
 
 def _shape(leaf) -> str:

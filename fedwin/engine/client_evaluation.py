@@ -143,8 +143,7 @@ def batch_length(sizes: np.ndarray, most: int) -> int:
       >>> batch_length(np.array([3, 4, 3]), 500), batch_length(np.array([300, 100]), 500)
       (4, 64)
     """
-    powers = 1 << np.arange(31)
-    candidates = [int(b) for b in powers if b <= max(most, 1) and b < 2 * sizes.max()]
+    candidates = [b for b in (1 << n for n in range(31)) if b <= max(most, 1) and b < 2 * sizes.max()]
     return min(candidates, key=lambda b: int(np.ceil(sizes / b).sum()) * (b + STEP_COST))
 
 

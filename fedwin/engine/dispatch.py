@@ -99,8 +99,7 @@ class Dispatch:
                 probes = _put(probes, lax.cond(flags[r], measure, skipped, run, test), r)
             return run, metrics, probes
 
-        start = (run, _buffers(metric_shape, rounds_max), _buffers(probe_shape, rounds_max))
-        return lax.fori_loop(0, n, body, start)
+        return lax.fori_loop(0, n, body, (run, _buffers(metric_shape, rounds_max), _buffers(probe_shape, rounds_max)))
 
     def __call__(
         self,

@@ -23,12 +23,6 @@ def replicated(mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def _of_table(mesh, leaf) -> NamedSharding:
-    even = leaf.shape[0] % mesh.size == 0
-    large = leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
-    return NamedSharding(mesh, PartitionSpec(AXIS) if even and large else PartitionSpec())
-
-
 def _of_window(mesh, leaf) -> NamedSharding:
     # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone
     # decides, so that a ring and its sums are placed the same way.
@@ -40,7 +34,9 @@ def _of_window(mesh, leaf) -> NamedSharding:
 
 def table_placement(table, mesh) -> PyTree:
     """Returns shardings of a client table: large leaves are split over the mesh."""
-    return jax.tree.map(lambda leaf: _of_table(mesh, leaf), table)
+    is_split = lambda leaf: leaf.shape[0] % mesh.size == 0 and leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
+    split = NamedSharding(mesh, PartitionSpec(AXIS))
+    return jax.tree.map(lambda leaf: split if is_split(leaf) else replicated(mesh), table)
 
 
 def place(values, mesh, shardings=None):

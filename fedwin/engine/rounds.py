@@ -70,11 +70,6 @@ def _copied(run):
     return jax.tree.map(jnp.copy, run)
 
 
-def _scatter(table, slots, rows):
-    # Padding slots are beyond the end and dropped.
-    return tree.map(lambda leaf, new: leaf.at[slots].set(new.astype(leaf.dtype), mode="drop"), table, rows)
-
-
 def one_round(
     algorithm: Algorithm,
     observers,
@@ -124,7 +119,9 @@ def one_round(
         params, state = _unless_empty(
             server_size, lambda model: phase.server(*model, message, run.round), (params, state)
         )
-    table = _scatter(run.table, cohort.slots, own_state)
+    # Padding slots are beyond the end and dropped.
+    scatter = lambda leaf, new: leaf.at[cohort.slots].set(new.astype(leaf.dtype), mode="drop")
+    table = tree.map(scatter, run.table, own_state)
     # Without the barrier, XLA may fuse observers into training and round its last operations differently.
     params, stats, state = lax.optimization_barrier((params, stats, state))
     watched = algorithm.eval_model(Variables(params, stats), state)

@@ -44,10 +44,7 @@ class Strategy(NamedTuple):
 
     def __str__(self) -> str:
         inner = "vmapped" if self.chunk is None else f"chunked:k={self.chunk}"
-        if self.mesh is None:
-            return inner
-        chunk = 0 if self.chunk is None else self.chunk
-        return f"sharded:devices={self.num_devices},k={chunk}"
+        return inner if self.mesh is None else f"sharded:devices={self.num_devices},k={self.chunk or 0}"
 
     def placement(self, run):
         """Returns the shardings of a RunState's leaves (see engine.placement)."""
@@ -88,8 +85,7 @@ class Strategy(NamedTuple):
 
         def stacked(*leaves):
             pieces = [jax.device_put(np.asarray(leaf)[None], devices[n]) for n, leaf in zip(parts, leaves, strict=True)]
-            shape = (len(devices), *pieces[0].shape[1:])
-            return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
+            return jax.make_array_from_single_device_arrays((len(devices), *pieces[0].shape[1:]), sharding, pieces)
 
         return jax.tree.map(stacked, *parts.values())
 

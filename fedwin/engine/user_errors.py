@@ -89,8 +89,7 @@ def _code(function: Callable) -> tuple[str, str | None]:
     if code is None:
         return name, None
     relative = os.path.relpath(code.co_filename)
-    outside = relative.startswith("..") or code.co_filename.startswith("<")
-    file = code.co_filename if outside else relative
+    file = code.co_filename if relative.startswith("..") or code.co_filename.startswith("<") else relative
     return name, f"{file}:{code.co_firstlineno}"
 
 

@@ -102,8 +102,7 @@ def _label_counts(cohort: list[Member], padding: Padding, num_classes: int | Non
         return {}
     counts = np.zeros((padding.clients, num_classes), np.int32)
     for k, member in enumerate(cohort):
-        labels = np.asarray(member.examples["y"]).reshape(-1)
-        counts[k] = np.bincount(labels, minlength=num_classes)[:num_classes]
+        counts[k] = np.bincount(np.asarray(member.examples["y"]).reshape(-1), minlength=num_classes)[:num_classes]
     return {"train": counts, "validation": np.zeros_like(counts)}
 
 

@@ -156,8 +156,9 @@ class Rounds:
         turns = np.arange(padding.clients)
         places = (turns % devices * (padding.clients // devices) + turns // devices)[: len(members)]
         rows = [state.rows.get(member.name) for member in members]
+        fresh = lambda number: () if tree.is_empty(state.initial) else self._first_row(state.initial, number)
         known = [
-            row if row is not None else self._fresh(state.initial, member)
+            row if row is not None else fresh(client_number(member.name))
             for row, member in zip(rows, members, strict=True)
         ]
         table: list[PyTree] = [known[0]] * padding.clients
@@ -172,12 +173,10 @@ class Rounds:
             for member, place in zip(members, places, strict=True)
         }
         if not tree.is_empty(state.initial):
-            new = {member.name: _on_one_device(table[place]) for member, place in zip(members, places, strict=True)}
+            on_one_device = lambda row: jax.tree.map(lambda leaf: leaf.addressable_data(0), row)
+            new = {member.name: on_one_device(table[place]) for member, place in zip(members, places, strict=True)}
             state = state._replace(rows=state.rows | new)
         return state._replace(params=params, run=run), diagnostics
-
-    def _fresh(self, initial: PyTree, member: Member) -> PyTree:
-        return () if tree.is_empty(initial) else self._first_row(initial, client_number(member.name))
 
     def _traced(self, run, rows: list[PyTree], cohort: Cohort, keys, store, *, padding: Padding):
         """Runs a round on rows of every place: (params to evaluate, RunState, new rows, name -> reports [C])."""
@@ -221,10 +220,6 @@ def _cohort(members: Sequence[Member], places: np.ndarray, width: int) -> tuple[
     keys[places] = [member.key_data for member in members]
     slots = np.where(present, np.arange(width), width).astype(np.int32)
     return Cohort(ids, present, rows, slots, size=np.asarray(len(members), np.int32)), keys
-
-
-def _on_one_device(row: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf.addressable_data(0), row)
 
 
 def client_report(update: core.Update) -> dict[str, jax.Array]:

@@ -68,8 +68,7 @@ def uniform(*, low: Share = 0.2, high: Share = 1.0, constant: bool = False) -> L
     _check("uniform", low, high)
 
     def work(seed: int, round: int, ids: np.ndarray) -> np.ndarray:
-        drawn = draws(ids, seed, _OF_RUN) if constant else draws(ids, seed, _OF_ROUND, round)
-        return low + (high - low) * drawn
+        return low + (high - low) * (draws(ids, seed, _OF_RUN) if constant else draws(ids, seed, _OF_ROUND, round))
 
     return work
 

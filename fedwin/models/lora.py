@@ -28,8 +28,7 @@ def _key(entry: Any) -> str:
 
 def _by_path(params) -> dict[Path, Any]:
     """Returns path -> leaf."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {tuple(map(_key, path)): leaf for path, leaf in leaves}
+    return {tuple(map(_key, path)): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 
 def _nested(leaves: dict[Path, Any]) -> dict[str, Any]:

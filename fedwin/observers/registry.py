@@ -7,7 +7,7 @@ import jax
 
 from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
-from fedwin.registry import Choice, Registry, parse
+from fedwin.registry import Choice, Registry
 
 # Builders have the signature builder(setting, *, option=...) -> Observer or SharedObserver.
 OBSERVERS = Registry("observer", rule="rule")
@@ -57,7 +57,7 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Ob
     shared: dict[str, list[SharedObserver]] = {}
     for choice in choices:
         built = OBSERVERS.build(choice, setting)
-        name = built.name if isinstance(built, SharedObserver) else _name(choice)
+        name = built.name if isinstance(built, SharedObserver) else OBSERVERS.check(choice).name
         if name in single or any(name == member.name for family in shared.values() for member in family):
             raise UserError(f"observe={choice}: '{name}' is given twice; keep one.")
         if isinstance(built, SharedObserver):
@@ -66,7 +66,3 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Ob
             single[name] = built
     combined = {name: family[0].build(tuple(m.reading for m in family)) for name, family in shared.items()}
     return combined | single
-
-
-def _name(choice: str | Choice) -> str:
-    return (parse(choice) if isinstance(choice, str) else choice).name

@@ -87,8 +87,5 @@ def _mask(model: Variables, part: str, setting: Setting) -> Variables:
 
 def _keep(mask) -> optax.GradientTransformation:
     """Returns a transformation of updates that are 0 outside of a part of the parameters."""
-
-    def update(updates, params):
-        return jax.tree.map(lambda keep, leaf: leaf if keep else jnp.zeros_like(leaf), mask, updates)
-
-    return optax.stateless(update)
+    kept = lambda keep, leaf: leaf if keep else jnp.zeros_like(leaf)
+    return optax.stateless(lambda updates, params: jax.tree.map(kept, mask, updates))

@@ -88,8 +88,7 @@ def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
 
 def default_strategies() -> tuple[Strategy, ...]:
     """Returns the vmapped strategy and, with several devices, the sharded one."""
-    several = (Strategy(1, make_mesh()),) if jax.device_count() > 1 else ()
-    return (Strategy(None), *several)
+    return (Strategy(None), Strategy(1, make_mesh())) if jax.device_count() > 1 else (Strategy(None),)
 
 
 class Bench:

@@ -65,8 +65,8 @@ def _checked_round(p: Problem, algorithm: Algorithm, clients, poison: int, rows,
             rows[id] = rows[id] if tree.is_empty(updates[id].state) else updates[id].state
         total = _total(phase, [updates[id].message for id in ids])
         if not tree.is_empty(updates[ids[0]].stats):
-            weights = [core.aggregation_weight(p.client(id), algorithm.weighting) for id in ids]
-            stats = _mean([updates[id].stats for id in ids], weights)
+            weights = {id: core.aggregation_weight(p.client(id), algorithm.weighting) for id in ids}
+            stats = _sum([core.mean(updates[id].stats, weight) for id, weight in weights.items()]).value
         params, state = phase.server(params, state, total, jnp.int32(round))
         path = _not_finite(params)
         if path is not None:
@@ -119,7 +119,3 @@ def _total(phase: core.Phase, messages) -> Any:
 
 def _sum(messages) -> Any:
     return jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *messages)
-
-
-def _mean(stats, weights) -> Any:
-    return _sum([core.mean(values, weight) for values, weight in zip(stats, weights)]).value

@@ -14,9 +14,9 @@ from fedwin.aggregation.backdoor import Trigger
 from fedwin.core import Variables
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
 from tests.aggregation.test_robust_runs import SMALL
+from tests.refusals import refused
 from tests.run_lines import lines
 
 MASK = np.array([False, True, False, True])
@@ -117,5 +117,4 @@ def test_what_has_no_backdoor_is_refused(changes, words):
     config = (
         dataclasses.replace(SMALL, aggregate="mean", partition="", num_clients=0) if "dataset" in changes else SMALL
     )
-    with pytest.raises(UserError, match=words):
-        fedwin.check(dataclasses.replace(config, **{"aggregate": "mean"} | changes))
+    refused(words, fedwin.check, dataclasses.replace(config, **{"aggregate": "mean"} | changes))

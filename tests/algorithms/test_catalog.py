@@ -9,12 +9,12 @@ import pytest
 from fedwin import citations, testing, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.observers import OBSERVERS
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms.costs import amounts
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.entries)
@@ -123,5 +123,4 @@ def test_a_configuration_is_cited_whole():
     text = citations.citation(config)
     assert text == citations.citation("fedsam", "swa", "wima", "wsm")
     assert text.count("@") == len(set(re.findall(r"@\w+{(\w+),", text)))
-    with pytest.raises(UserError, match="Did you mean 'swa'"):
-        citations.citation(Config(wrap=["swe"]))
+    refused("Did you mean 'swa'", citations.citation, Config(wrap=["swe"]))

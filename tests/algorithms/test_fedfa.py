@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from fedwin.errors import UserError
 from tests.algorithms.identities import classifier_runs, differ, leaves, same
 from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, flat, problem
+from tests.refusals import refused
 
 ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
 ADAM_LR, LAM, BETA = 0.05, 0.7, 0.6
@@ -114,5 +114,4 @@ def test_fedfa_refuses_sequences():
     p = testing.classification()
     labels = jnp.stack([p.store.examples["y"]] * 2, 1)
     p = p._replace(store=p.store._replace(examples=p.store.examples | {"y": labels}))
-    with pytest.raises(UserError, match="fedfa.*one label per example"):
-        testing.trajectory(p, p.build("fedfa"), 1)
+    refused("fedfa.*one label per example", testing.trajectory, p, p.build("fedfa"), 1)

@@ -9,8 +9,8 @@ import pytest
 
 from fedwin import losses, testing, tree
 from fedwin.algorithms.fedmuon_bc import orthogonalized as orthogonal
-from fedwin.errors import UserError
 from fedwin.local.optimizers import muon
+from tests.refusals import refused
 
 KERNEL = np.array([[0.5, -0.2], [0.1, 0.3], [-0.4, 0.2]])  # 3 inputs, 2 outputs
 BIAS = np.array([0.1, -0.1])
@@ -174,5 +174,4 @@ def test_without_memory_and_alignment_it_is_fedavg_with_muon_on_the_clients(doub
 @pytest.mark.parametrize("optimizer", [optax.adam(1.0), optax.sgd(1.0, momentum=0.9)])
 @pytest.mark.parametrize("name", ["fedmuon", "fedmuon_bc"])
 def test_another_local_optimizer_is_refused(optimizer, name):
-    with pytest.raises(UserError, match=f"{name}: clients use Muon; leave client_optimizer=sgd"):
-        problem(optimizer=optimizer).build(name)
+    refused(f"{name}: clients use Muon; leave client_optimizer=sgd", problem(optimizer=optimizer).build, name)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedwin import losses, testing
-from fedwin.errors import UserError
 from tests.algorithms.softmax_clients import CLASSES, INPUTS, LABELS, LR, SCHEDULE, WIDTH, batches, flat, problem
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -177,5 +177,4 @@ def test_features_that_are_unknown_are_refused(choice, loss):
     apply = p.setting.model.apply
     hidden = p.setting.model._replace(apply=lambda *args: apply(*args)._replace(features=()))
     p = p._replace(setting=p.setting._replace(model=hidden), solve=dataclasses.replace(p.solve, loss=loss(hidden)))
-    with pytest.raises(UserError, match="one feature vector per example"):
-        testing.trajectory(p, p.build(choice), 1)
+    refused("one feature vector per example", testing.trajectory, p, p.build(choice), 1)

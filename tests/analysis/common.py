@@ -1,12 +1,10 @@
-"""Helpers of the analysis tests: golden file, models, checks of error messages."""
+"""Helpers of the analysis tests: golden file, models."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fedwin.core import Variables
-from fedwin.errors import UserError
 from tests import golden_problems as golden
 
 DATA = golden.load("golden_ima_wsm.json")
@@ -27,13 +25,6 @@ def network(seed, scale=1.0, dtype=np.float32):
 
 def bitwise(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
-def check_refused(call, words):
-    """Checks that a call raises a UserError of one line with these words."""
-    with pytest.raises(UserError) as error:
-        call()
-    assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def bowl(model):

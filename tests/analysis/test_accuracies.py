@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import DATA, RANDOM, check_refused
+from tests.analysis.common import DATA, RANDOM
+from tests.refusals import refused
 
 
 def test_golden_g16_metrics(same):
@@ -37,6 +38,6 @@ def test_round_to_round_std_compares_rounds_of_one_distance_only():
     accuracy, rounds = [0.1, 0.5, 0.9, 0.8, 0.6], [0, 5, 10, 11, 12]
     assert analysis.round_to_round_std(accuracy, rounds) == pytest.approx(np.sqrt((0.1**2 + 0.2**2) / 4))
     assert analysis.round_to_round_std(accuracy, rounds, step=5) == pytest.approx(np.sqrt(0.4**2 / 2))
-    check_refused(lambda: analysis.round_to_round_std(accuracy, rounds, step=3), "3 round(s) apart")
-    check_refused(lambda: analysis.round_to_round_std(accuracy, [1, 2]), "2 rounds, 5 accuracies")
-    check_refused(lambda: analysis.round_to_round_std([0.1]), "evaluate more often")
+    refused(["3 round(s) apart"], analysis.round_to_round_std, accuracy, rounds, step=3)
+    refused("2 rounds, 5 accuracies", analysis.round_to_round_std, accuracy, [1, 2])
+    refused("evaluate more often", analysis.round_to_round_std, [0.1])

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from fedwin import analysis, testing
-from tests.analysis.common import ONES, bowl, check_refused, network
+from tests.analysis.common import ONES, bowl, network
+from tests.refusals import refused
 
 SQUARE = np.zeros((1, 2, 2))
 
@@ -30,4 +31,4 @@ SQUARE = np.zeros((1, 2, 2))
     ],
 )
 def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)
+    refused([words], call)

@@ -9,19 +9,11 @@ import fedwin
 from fedwin.callbacks import Callback, RunCallbacks
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
+from tests.callbacks.test_trackers import CONFIG
+from tests.refusals import refused
 from tests.run_lines import lines
 
-SMALL = fedwin.Config(
-    dataset="digits",
-    model="logistic",
-    num_clients=20,
-    clients_per_round=2,
-    num_rounds=12,
-    eval_every=3,
-    final_evals=4,
-    checkpoint_every=5,
-    observe=["ema"],
-)
+SMALL = dataclasses.replace(CONFIG, num_rounds=12, eval_every=3, final_evals=4, checkpoint_every=5, observe=["ema"])
 
 
 def config(path, **changes):
@@ -78,8 +70,8 @@ def test_a_seed_can_not_stop_in_its_last_round_and_an_answer_is_a_bool_or_none()
         callbacks = RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], num_rounds)
         assert callbacks.evaluated(line) is stops
     for answer in (0.93, "no", np.zeros(2)):
-        with pytest.raises(UserError, match=r"on_eval returned .*; return fedwin.STOP"):
-            RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], 12).evaluated(line)
+        callbacks = RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], 12)
+        refused("on_eval returned .*; return fedwin.STOP", callbacks.evaluated, line)
 
 
 def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():
@@ -88,17 +80,16 @@ def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():
 
     failing = RunCallbacks([fedwin.callbacks.as_callback(broken)], 12)
     place = broken.__code__.co_firstlineno + 1
-    with pytest.raises(
-        UserError, match=rf"on_eval failed after round 6 of seed 0: KeyError in .*{place}: 'no"
-    ) as caught:
+    words = rf"on_eval failed after round 6 of seed 0: KeyError in .*{place}: 'no"
+    with pytest.raises(UserError, match=words) as caught:
         failing.evaluated({"seed": 0, "round": 6, "model": {"accuracy": 0.5}})
     assert isinstance(caught.value.__cause__, KeyError) and "\n" not in str(caught.value)
 
 
 def test_on_eval_is_a_function_or_a_callback(tmp_path):
     for on_eval in (3, "patience", Recorder):
-        with pytest.raises(UserError, match=r"on_eval=.* is not a function; give a function \(round, seed, read_outs"):
-            fedwin.run(config(tmp_path / "run"), quiet=True, on_eval=on_eval)
+        words = ["on_eval=", " is not a function; give a function (round, seed, read_outs"]
+        refused(words, fedwin.run, config(tmp_path / "run"), quiet=True, on_eval=on_eval)
     assert not (tmp_path / "run").exists()
 
 

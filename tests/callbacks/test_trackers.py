@@ -12,6 +12,7 @@ from fedwin.callbacks import TRACKERS, trackers
 from fedwin.callbacks.trackers import Tracking, scalars, summary_values
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
+from tests.refusals import refused
 from tests.run_lines import lines
 
 CONFIG = fedwin.Config(
@@ -116,8 +117,7 @@ def test_a_tracker_that_raises_or_hangs_warns_once_and_is_left_out(tmp_path, wan
 
 
 def test_a_tracker_given_twice_and_a_missing_package_are_refused(wandb, monkeypatch):
-    with pytest.raises(UserError, match="track=wandb is given twice; keep one"):
-        fedwin.check(dataclasses.replace(CONFIG, track=["wandb", "wandb"]))
+    refused("track=wandb is given twice; keep one", fedwin.check, dataclasses.replace(CONFIG, track=["wandb", "wandb"]))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for tracker in TRACKERS:
         with pytest.raises(UserError, match=rf"track={tracker}: the package '{tracker}' is not installed; pip install"):

@@ -13,6 +13,7 @@ from fedwin.errors import UserError
 from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 from tests.misuse import calls
+from tests.refusals import refused
 
 BASE = Config(
     dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1, final_evals=1
@@ -29,8 +30,7 @@ def before(tmp_path_factory):
 
 def test_the_corrected_command_runs(before, tmp_path):
     config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), fork_from=f"{before}@7")
-    with pytest.raises(UserError):
-        fedwin.run(config, quiet=True)
+    refused("", fedwin.run, config, quiet=True)
     assert not (tmp_path / "run").exists()
     assert fedwin.run(dataclasses.replace(config, fork_from=f"{before}@1"), quiet=True)["num_rounds"] == 2
 
@@ -54,8 +54,7 @@ def test_a_folder_that_is_none_is_found_before_the_first_round(before, tmp_path)
     config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), num_rounds=1)
     folder.rename(tmp_path / "kept")
     folder.write_text("")
-    with pytest.raises(UserError, match=f"run/{name} can't be written .Not a directory.; make it writable"):
-        fedwin.run(config, quiet=True)
+    refused(f"run/{name} can't be written .Not a directory.; make it writable", fedwin.run, config, quiet=True)
     folder.unlink()
     (tmp_path / "kept").rename(folder)
     assert fedwin.run(config, quiet=True)["num_rounds"] == 1

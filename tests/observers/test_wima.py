@@ -7,9 +7,9 @@ import pytest
 
 from fedwin import engine, observers, testing
 from fedwin.core import Variables
-from fedwin.errors import UserError
 from tests import golden_problems as golden
 from tests.algorithms.identities import META, T, models, problem, same
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -101,5 +101,4 @@ def test_equal_weights_are_the_mean_to_the_bit():
     ],
 )
 def test_unusable_weights_are_refused(weights, message):
-    with pytest.raises(UserError, match=message):
-        read(weights, 3, [1.0])
+    refused(message, read, weights, 3, [1.0])

@@ -13,7 +13,7 @@ import pytest
 
 import fedwin
 from experiments import runs as runs_command
-from fedwin.errors import StorageError, UserError
+from fedwin.errors import StorageError
 from fedwin.files import locked
 from fedwin.runs import run as runner
 from fedwin.runs.checkpoint import Checkpoints
@@ -74,10 +74,7 @@ def test_a_second_process_is_refused_before_it_reads_data(copied, monkeypatch):
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     with locked(copied):
         monkeypatch.setattr(runner, "prepare", read)
-        with pytest.raises(UserError) as caught:
-            run(copied)
-    said = one_line(caught)
-    assert f"process {os.getpid()} on {socket.gethostname()}" in said and "--out_dir" in said
+        refused([f"process {os.getpid()} on {socket.gethostname()}", "--out_dir"], run, copied)
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
@@ -192,9 +189,7 @@ def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is
 
 def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
     metrics(unfinished).unlink()
-    with pytest.raises(UserError) as caught:
-        run(unfinished)
-    assert all(word in one_line(caught) for word in ("metrics.jsonl lacks", "No other checkpoint", "--out_dir"))
+    refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run, unfinished)
     assert capfd.readouterr() == ("", "")
 
 

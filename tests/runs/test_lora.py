@@ -12,24 +12,13 @@ from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models import merged
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.run_lines import lines
+from tests.runs.test_start import SMALL as START
 from tests.runs.test_start import leaves
 
-SMALL = Config(
-    dataset="digits",
-    model="digits_mlp:hidden=6",
-    num_clients=10,
-    clients_per_round=2,
-    num_rounds=2,
-    eval_every=1,
-    final_evals=1,
-    checkpoint_every=1,
-    keep_checkpoints=9,
-    observe=["wima:window=2"],
-)
+SMALL = dataclasses.replace(START, num_rounds=2, checkpoint_every=1, observe=["wima:window=2"])
 # Floats of A and B in the hidden layer, 64 -> 6.
 ADAPTERS = 2 * (64 + 6)
 

@@ -14,29 +14,13 @@ import fedwin
 from fedwin import data, models
 from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.run_lines import lines
+from tests.runs.conftest import RUN
 
-SMALL = Config(
-    dataset="digits",
-    partition="shards:per_client=2",
-    num_clients=20,
-    model="digits_mlp:hidden=8",
-    algorithm="scaffold",
-    num_rounds=12,
-    clients_per_round=4,
-    batch_size=16,
-    client_lr=0.1,
-    observe=["wima:window=3", "ema"],
-    eval_every=4,
-    final_evals=2,
-    checkpoint_every=5,
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
+SMALL = dataclasses.replace(
+    RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3
 )
-
-
 # What compiles fastest, for tests of what has nothing to do with the method or the read-outs.
 PLAIN = dict(algorithm="fedavg", observe=[])
 

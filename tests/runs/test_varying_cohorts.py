@@ -13,6 +13,7 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
+from tests.refusals import refused
 from tests.run_lines import lines
 
 SMALL = Config(
@@ -77,8 +78,7 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     hashes = json.loads((directory / "config.json").read_text())["data"]
     assert hashes.keys() == {"0", "sampling"} and len(hashes["sampling"]) == 16
     trace.write_text("client,start,end\n3,0,1\n4,0,1\n6,2,3\n")
-    with pytest.raises(UserError, match="was run with another file than --sampling=file.*restore the file"):
-        run(directory, **changes)
+    refused("was run with another file than --sampling=file.*restore the file", run, directory, **changes)
 
 
 @pytest.mark.slow

@@ -155,8 +155,8 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
         return linear(subtree(params, path), features, "w", "b")
 
     def classify_sample(params, stats, key):
-        apply = _apply(functions, path)
-        return classifier(params, apply(Variables(params, stats), sample_batch, key, False).features)
+        output = _apply(functions, path)(Variables(params, stats), sample_batch, key, False)
+        return classifier(params, output.features)
 
     has_classifier, recorded = is_linear(params, path, "w"), path
     if has_classifier:

@@ -65,7 +65,9 @@ def load(
     """
     file = array_files.read(path)
     names = read_map(map) if map else {}
-    _check_map(names, file.arrays, path)
+    for name in names:
+        if not any(array == name or array.startswith(f"{name}.") for array in file.arrays):
+            raise UserError(f"map: '{name}' names nothing in {path}; it has {_listed(file.arrays)}.")
     if layout == "auto":
         is_torch = str(path).endswith((".pt", ".pth")) or any(name.split(".")[-1] == "weight" for name in file.arrays)
         layout = "torch" if is_torch and file.metadata.get("layout", "torch") == "torch" else "jax"
@@ -100,13 +102,6 @@ def read_map(path: str | os.PathLike) -> dict[str, str | None]:
     if not isinstance(names, dict) or not all(value is None or isinstance(value, str) for value in names.values()):
         raise UserError(f'map={path} must be one object of names, such as {{"fc": "classifier", "head": null}}.')
     return names
-
-
-def _check_map(names: dict[str, str | None], arrays: Mapping[str, Any], path) -> None:
-    """Raises UserError for an entry that names nothing in the file."""
-    for name in names:
-        if not any(array == name or array.startswith(f"{name}.") for array in arrays):
-            raise UserError(f"map: '{name}' names nothing in {path}; it has {_listed(arrays)}.")
 
 
 def _listed(names) -> str:
@@ -197,8 +192,7 @@ def _in_own_layout(own: str, value: np.ndarray, layer: Layer) -> np.ndarray:
                 f"init_from: the {value.shape[-1]} inputs of '{own}' are no flattened map of {layer.channels} "
                 f"channels; convert the file, and write layout=jax."
             )
-        split = (*value.shape[:-1], layer.channels, -1)
-        value = value.reshape(split).swapaxes(-1, -2).reshape(value.shape)
+        value = value.reshape(*value.shape[:-1], layer.channels, -1).swapaxes(-1, -2).reshape(value.shape)
     return value.transpose(*range(2, value.ndim), 1, 0) if is_kernel and value.ndim > 1 else value
 
 

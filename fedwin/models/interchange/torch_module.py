@@ -93,8 +93,7 @@ def _in_torch_layout(own: str, value: np.ndarray, layer: Layer) -> np.ndarray:
     is_kernel = own.endswith(".kernel")
     value = value.transpose(-1, -2, *range(value.ndim - 2)) if is_kernel else value
     if layer.channels and (is_kernel or layer.kind == "norm"):
-        split = (*value.shape[:-1], -1, layer.channels)
-        value = value.reshape(split).swapaxes(-1, -2).reshape(value.shape)
+        value = value.reshape(*value.shape[:-1], -1, layer.channels).swapaxes(-1, -2).reshape(value.shape)
     return value
 
 

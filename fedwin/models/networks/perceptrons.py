@@ -22,8 +22,7 @@ class MLP(nn.Module):
         x = flatten(x)
         for i, width in enumerate(self.hidden):
             x = nn.relu(Dense(width, kernel_init=self.kernel_init, dtype=self.dtype, name=f"dense{i + 1}")(x))
-        logits = Dense(self.num_classes, kernel_init=self.kernel_init, dtype=self.dtype, name="classifier")(x)
-        return logits, x
+        return Dense(self.num_classes, kernel_init=self.kernel_init, dtype=self.dtype, name="classifier")(x), x
 
     def torch_modules(self):
         hidden = [step for i in range(len(self.hidden)) for step in (f"dense{i + 1}", "ReLU()")]

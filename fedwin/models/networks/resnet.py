@@ -86,8 +86,7 @@ class ResNet20(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        stem = Conv(16, (3, 3), 1, _SAME, use_bias=False, kernel_init=he_normal, dtype=self.dtype, name="stem")
-        x = stem(x)
+        x = Conv(16, (3, 3), 1, _SAME, use_bias=False, kernel_init=he_normal, dtype=self.dtype, name="stem")(x)
         x = Norm("gn", self.groups, self.dtype, name="stem_norm")(x, False, relu=True)
         for stage, width in enumerate(WIDTHS):
             for block in range(3):

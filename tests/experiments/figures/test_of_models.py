@@ -9,6 +9,7 @@ from experiments.figures import factors, forgetting, line, models, plane, probin
 from fedwin import analysis, client_models, load, sampling
 from fedwin.errors import UserError
 from fedwin.runs.metrics_log import read_lines
+from tests.refusals import refused
 
 from .common import drawn
 
@@ -122,5 +123,4 @@ def test_addresses(tmp_path, monkeypatch):
         ("odd:x:ema", ("odd:x", None, "ema")),
     ):
         assert models.address(text) == wanted
-    with pytest.raises(UserError, match="no such run"):
-        models.address("run@x")
+    refused("no such run", models.address, "run@x")

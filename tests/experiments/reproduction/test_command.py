@@ -11,10 +11,10 @@ from experiments.records import Record
 from experiments.reproduction import command, results
 from experiments.reproduction.request import Request
 from experiments.reproduction.runs import lineage
-from fedwin.errors import UserError
 from fedwin.runs.timing import Timing
 from tests.experiments.reproduction.fakes import RUN, Fake, record
 from tests.misuse import calls
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,7 @@ def test_flags_without_effect_are_refused(line, problem, monkeypatch):
     monkeypatch.setattr(reproduce, "FLAGS", values_of_flags)
     if not problem:
         return reproduce.check_flags(names)
-    with pytest.raises(UserError, match=problem):
-        reproduce.check_flags(names)
+    refused(problem, reproduce.check_flags, names)
 
 
 def test_hours_of_the_queue_are_those_of_the_stored_runs():
@@ -109,8 +108,7 @@ def test_candidates_are_the_stored_seeds_of_an_item(tmp_path):
     found = command.candidates([table], "trend")
     assert {seed for _, _, seed in found} == {0, 1, 2, 3, 4}
     assert {task.run.key for task, _, _ in found} <= {cell.runs[0].key for cell in table.cells("trend")}
-    with pytest.raises(UserError, match="no run of scale smoke is stored"):
-        command.verify([table], 3, Request(scale="smoke", out_dir=tmp_path))
+    refused("no run of scale smoke is stored", command.verify, [table], 3, Request(scale="smoke", out_dir=tmp_path))
 
 
 @pytest.mark.slow

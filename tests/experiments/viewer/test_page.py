@@ -17,9 +17,9 @@ from experiments.papers.catalogue import catalogue
 from experiments.reproduction.numbers import values
 from experiments.reproduction.results import stored as stored_results
 from experiments.viewer import groups, page, runs
-from fedwin.errors import UserError
 from fedwin.runs.metrics_log import read_lines
 from tests.experiments.viewer.runs_to_view import stored, unpacked
+from tests.refusals import refused
 
 HOSTILE = "<script>document.title='owned'</script>"
 
@@ -206,5 +206,4 @@ def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
 
 def test_without_the_library_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"vl-convert-python.*pip install 'fedwin\[view\]'"):
-        page.library()
+    refused(r"vl-convert-python.*pip install 'fedwin\[view\]'", page.library)

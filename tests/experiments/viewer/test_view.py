@@ -6,9 +6,9 @@ import pytest
 
 from experiments import view
 from experiments.viewer import page
-from fedwin.errors import UserError
 from tests.experiments.viewer.runs_to_view import stored, unpacked
 from tests.misuse.calls import called
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,7 @@ def test_a_damaged_run_is_left_out_and_named(folder, capsys):
     data = unpacked((folder / "view.html").read_text())
     assert [run["name"] for run in data["runs"]] == ["good.tar.xz"]
     assert len(data["left_out"]) == 1 and str(bad) in data["left_out"][0] and str(bad) in capsys.readouterr().err
-    with pytest.raises(UserError, match="config.json"):
-        view.read([str(bad)])
+    refused("config.json", view.read, [str(bad)])
 
 
 def test_watching_writes_again_when_a_run_has_changed(folder, capsys):

@@ -8,7 +8,6 @@ import zipfile
 import numpy as np
 import pytest
 
-from fedwin.errors import UserError
 from fedwin.models import interchange
 from fedwin.models.interchange import torch_files
 from tests.refusals import refused
@@ -114,11 +113,8 @@ class Evil:
 
 def test_nothing_in_a_state_dict_is_executed(tmp_path):
     path = rewritten(tmp_path / "evil.pt", pickle.dumps({"a": Evil(tmp_path / "touched")}, 2))
-    with pytest.raises(
-        UserError, match="names (_?io|__builtin__|builtins).open.*torch.load.*weights_only=True"
-    ) as caught:
-        interchange.read(path)
-    assert not (tmp_path / "touched").exists() and "\n" not in str(caught.value)
+    refused("names (_?io|__builtin__|builtins).open.*torch.load.*weights_only=True", interchange.read, path)
+    assert not (tmp_path / "touched").exists()
     (tmp_path / "old.pth").write_bytes(pickle.dumps({"a": 1}, 2))
     refused("without running code", interchange.read, tmp_path / "old.pth")
 
