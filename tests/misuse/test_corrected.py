@@ -30,7 +30,7 @@ def before(tmp_path_factory):
 
 def test_the_corrected_command_runs(before, tmp_path):
     config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), fork_from=f"{before}@7")
-    refused("", fedwin.run, config, quiet=True)
+    refused("@7", fedwin.run, config, quiet=True)
     assert not (tmp_path / "run").exists()
     assert fedwin.run(dataclasses.replace(config, fork_from=f"{before}@1"), quiet=True)["num_rounds"] == 2
 
