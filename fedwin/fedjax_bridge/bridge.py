@@ -19,7 +19,7 @@ from fedwin.fedjax_bridge.cohort import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
 from fedwin.models.convolution.lowering import lower_convolutions
 from fedwin.registry import Choice, ranges
-from fedwin.wrappers import WRAPPERS, wrapped
+from fedwin.wrappers import WRAPPERS, wrapped, wrapped_solver
 
 
 def as_fedjax(
@@ -197,9 +197,7 @@ def build_algorithm(
         raise UserError(f"as_fedjax: wrapper '{repeated}' is given twice; keep one.")
     solve = build_solver(model, batch_hparams, client_lr, client_optimizer)
     wrappers = [WRAPPERS.build(text, dataclasses.replace(setting, owner=text.partition(":")[0])) for text in wrap or ()]
-    for wrapper in wrappers:
-        solve = wrapper.solver(solve)
-    return wrapped(ALGORITHMS.build(choice, setting, solve), wrappers)
+    return wrapped(ALGORITHMS.build(choice, setting, wrapped_solver(solve, wrappers)), wrappers)
 
 
 def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:

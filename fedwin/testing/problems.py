@@ -13,7 +13,7 @@ from fedwin.core import Variables
 from fedwin.data.federation import make_store
 from fedwin.engine.strategy import Strategy
 from fedwin.registry import parse
-from fedwin.wrappers import wrapped
+from fedwin.wrappers import wrapped, wrapped_solver
 
 # Programs here run for microseconds: compilation dominates.
 _QUICK = {
@@ -106,8 +106,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
       builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
       solve: the local solver; wrappers change its learning rate and epochs.
     """
-    for wrapper in wrappers:
-        solve = wrapper.solver(solve)
+    solve = wrapped_solver(solve, wrappers)
     if isinstance(builder, str):
         algorithm = ALGORITHMS.build(parse(builder).with_params(**(params or {})), setting, solve)
     else:
