@@ -14,6 +14,7 @@ import optax
 from fedwin import core, losses, tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.models.adapters.classifier import subtree
 from fedwin.models.model import Model
 from fedwin.tree import PyTree
 
@@ -111,13 +112,6 @@ def initial_anchors(key, num_classes, width, dtype=jnp.float32):
         return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
     rows = jax.random.normal(key, (num_classes, width), dtype)
     return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def subtree(params, path: Sequence[str]):
-    """Returns the part of nested dicts at a path of keys."""
-    for name in path:
-        params = params[name]
-    return params
 
 
 def replace_subtree(params, path: Sequence[str], part):

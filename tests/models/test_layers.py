@@ -13,7 +13,7 @@ from jax.test_util import check_grads
 
 from fedwin import testing
 from fedwin.models import layers
-from fedwin.models.layers import BatchNorm, GroupNorm, dropout
+from fedwin.models.layers import BatchNorm, dropout
 
 
 @pytest.mark.parametrize("rate", [0.25, 0.5, 0.3])
@@ -21,11 +21,6 @@ def test_dropout_keeps_the_mean(rate):
     y = dropout(jnp.ones(200_000), rate, jax.random.key(0), True)
     assert abs(float((y == 0).mean()) - rate) < 0.005
     assert abs(float(y.mean()) - 1) < 0.01
-
-
-def test_groups_divide_the_channels():
-    with pytest.raises(ValueError, match="4 groups do not divide 6"):
-        GroupNorm(4).init(jax.random.key(0), jnp.ones((2, 6)))
 
 
 def batch_norm(x, mask=None, train=True, stats=None):
@@ -101,13 +96,3 @@ def test_convolution_biases_have_pytorchs_bound():
         init = jax.jit(Net(groups).init, compiler_options=testing.compile_options())
         bias = init(jax.random.key(0), jnp.zeros((1, 3, 3, 4)))["params"]["conv"]["bias"]
         assert 0.98 * fan_in**-0.5 < np.abs(bias).max() <= fan_in**-0.5
-
-
-def test_attention_under_vmap_over_seeds_and_clients():
-    # Its sums have rank 7 with axes of size 1, the largest here; jaxlib 0.10.2 crashes in some such sums of products.
-    q, k, v = jax.random.normal(jax.random.key(0), (3, 2, 2, 1, 5, 2, 4))  # seeds, clients, B, T, heads, width
-    gradient = jax.grad(lambda q, k, v: (jax.nn.dot_product_attention(q, k, v, is_causal=True) ** 2).sum(), (0, 1, 2))
-    both = jax.jit(jax.vmap(jax.vmap(gradient)))(q, k, v)
-    one = jax.jit(gradient)(q[1, 1], k[1, 1], v[1, 1])
-    for many, single in zip(both, one):
-        np.testing.assert_allclose(many[1, 1], single, rtol=1e-5, atol=1e-6)

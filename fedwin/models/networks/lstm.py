@@ -2,24 +2,18 @@
 
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.losses import last_target
-from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
+from fedwin.models.layers import haiku_kernel, torch_bias, torch_dense
 from fedwin.models.network_builder import Width, network
 from fedwin.models.recurrence import lstm
 
 # The token after every position, logits [B, T, V], or after the last one, [B, V].
 Predict = Literal["all", "last"]
-
-
-def uniform(bound: float):
-    """Returns the initializer U(-bound, bound)."""
-    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 class LSTM(nn.Module):
@@ -45,7 +39,7 @@ class LSTM(nn.Module):
             kernel = initializers.truncated_normal((size + width) ** -0.5)
             bias_init = initializers.zeros
         else:
-            kernel = bias_init = uniform(width**-0.5)
+            kernel = bias_init = torch_bias(width)
         w_x = self.param("input_kernel", kernel, (size, 4 * width), jnp.float32).astype(self.dtype)
         w_h = self.param("hidden_kernel", kernel, (width, 4 * width), jnp.float32).astype(self.dtype)
         bias = self.param("bias", bias_init, (4 * width,), jnp.float32).astype(self.dtype)
@@ -92,7 +86,7 @@ class LanguageModel(nn.Module):
         if haiku:
             dense = lambda x, width, name: nn.Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
         else:
-            dense = lambda x, width, name: torch_dense(x, width, kernel_init=torch_kernel, dtype=self.dtype, name=name)
+            dense = lambda x, width, name: torch_dense(x, width, dtype=self.dtype, name=name)
         if self.project:
             x = dense(x, self.project, "projection")
         return dense(x, self.vocab, "classifier"), x

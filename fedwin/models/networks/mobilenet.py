@@ -1,8 +1,5 @@
 """MobileNetV2 with GroupNorm."""
 
-import functools
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +9,10 @@ from jax.typing import DTypeLike
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.models.adapters.classifier import subtree
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.interchange import array_files
-from fedwin.models.layers import GroupNorm
+from fedwin.models.layers import GroupNorm, he_normal
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_examples, check_groups
 from fedwin.registry.ranges import PositiveInt
@@ -23,16 +21,6 @@ from fedwin.registry.ranges import PositiveInt
 ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _SAME = ((1, 1), (1, 1))
 _fan_out = initializers.variance_scaling(2.0, "fan_out", "normal")
-
-
-def relu6(x):
-    """Returns min(max(x, 0), 6)."""
-    return jnp.clip(x, 0, 6)
-
-
-def _depthwise_init(key, shape, dtype=jnp.float32):
-    """He-normal over fan_out = window: each output channel sees one input channel."""
-    return jax.random.normal(key, shape, dtype) * math.sqrt(2 / math.prod(shape[:-2]))
 
 
 class InvertedResidual(nn.Module):
@@ -53,10 +41,11 @@ class InvertedResidual(nn.Module):
         y = x
         if self.expansion != 1:
             y = Conv(inner, (1, 1), 1, "VALID", kernel_init=_fan_out, name="expand", **options)(y)
-            y = relu6(norm("expand_norm")(y))
-        alone = dict(feature_group_count=inner, kernel_init=_depthwise_init, name="depthwise", **options)
+            y = nn.relu6(norm("expand_norm")(y))
+        # Each channel sees one: he_normal's fan is the window.
+        alone = dict(feature_group_count=inner, kernel_init=he_normal, name="depthwise", **options)
         y = Conv(inner, (3, 3), self.stride, _SAME, **alone)(y)
-        y = relu6(norm("depthwise_norm")(y))
+        y = nn.relu6(norm("depthwise_norm")(y))
         y = Conv(self.width, (1, 1), 1, "VALID", kernel_init=_fan_out, name="project", **options)(y)
         y = norm("project_norm")(y)
         return x + y if self.stride == 1 and channels == self.width else y
@@ -73,14 +62,14 @@ class MobileNetV2(nn.Module):
     def __call__(self, x):
         options = dict(use_bias=False, dtype=self.dtype, kernel_init=_fan_out)
         norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
-        x = relu6(norm("stem_norm")(Conv(32, (3, 3), 2, _SAME, name="stem", **options)(x)))
+        x = nn.relu6(norm("stem_norm")(Conv(32, (3, 3), 2, _SAME, name="stem", **options)(x)))
         number = 0
         for expansion, width, repeats, stride in ROWS:
             for repeat in range(repeats):
                 number += 1
                 step = stride if repeat == 0 else 1
                 x = InvertedResidual(expansion, width, step, self.groups, self.dtype, name=f"block{number}")(x)
-        x = relu6(norm("last_norm")(Conv(1280, (1, 1), 1, "VALID", name="last", **options)(x)))
+        x = nn.relu6(norm("last_norm")(Conv(1280, (1, 1), 1, "VALID", name="last", **options)(x)))
         x = global_avg_pool(x)
         options = dict(dtype=self.dtype, kernel_init=initializers.normal(0.01))
         return nn.Dense(self.num_classes, name="classifier", **options)(x), x
@@ -124,7 +113,7 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
             )
         by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
     for name, kernel in by_path.items():
-        expected = functools.reduce(lambda tree, key: tree[key], name, params)
+        expected = subtree(params, name)
         if kernel.shape != expected.shape:
             raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {expected.shape}.")
         if not np.isfinite(kernel).all():

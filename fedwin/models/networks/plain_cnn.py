@@ -9,7 +9,7 @@ from flax import linen as nn
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
-from fedwin.models.convolution import Conv, avg_pool, max_pool
+from fedwin.models.convolution import Conv, max_pool
 from fedwin.models.layers import Dense, GroupNorm, Initializer, dropout, flatten, haiku_kernel, torch_conv, torch_dense
 from fedwin.models.model import MODELS
 from fedwin.models.network_builder import Width, check_groups, network, widths_of
@@ -216,11 +216,6 @@ def adaptive_avg_pool(x, side: int):
     for axis in (1, 2):
         n = x.shape[axis]
         if n == side:
-            continue
-        if n % side == 0:
-            window = [1, 1]
-            window[axis - 1] = n // side
-            x = avg_pool(x, tuple(window))
             continue
         cells = [(i * n // side, -(-(i + 1) * n // side)) for i in range(side)]
         x = jnp.stack([jnp.take(x, jnp.arange(lo, hi), axis=axis).mean(axis) for lo, hi in cells], axis=axis)
