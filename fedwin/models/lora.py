@@ -55,8 +55,7 @@ def _in_part(path: Path, part: str, classifier: Path) -> bool:
     """Whether a part contains the layer of a leaf."""
     if part in ("all", "classifier", "features"):
         return part == "all" or _below(path, classifier) == (part == "classifier")
-    names = {name for key in path for name in key.split("/")}
-    return not names.isdisjoint(part.split("-"))
+    return any(part in key.split("/") for key in path)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,7 +125,7 @@ def lora(
       full: 'classifier': the classifier is trained itself, with its bias; 'none'.
 
     Raises:
-      UserError: when the part has no dense layers, the network no classifier, or a frozen leaf no values.
+      UserError: when a name in `part` has no dense layers, the network no classifier, or a frozen leaf no values.
 
     Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, 2021, https://arxiv.org/abs/2106.09685;
     A's initialization is that of the released code.
@@ -147,13 +146,15 @@ def lora(
     given = _by_path(base.params)
     trained = [path for path in given if full == "classifier" and _below(path, classifier)]
     dense = [path for path, leaf in given.items() if _is_dense(path, leaf) and path not in trained]
-    adapted = [path for path in dense if _in_part(path, part, classifier)]
-    if not adapted:
-        layers = ", ".join("/".join(path[:-1]) for path in dense) or "none"
-        raise UserError(
-            f"lora: part={part} has no dense layer of the network '{model.name}', whose dense layers are {layers}; "
-            f"name some of these, joined by '-', or set part=all."
-        )
+    layers_of = {name: [path for path in dense if _in_part(path, name, classifier)] for name in part.split("-")}
+    for name, paths in layers_of.items():
+        if not paths:
+            layers = ", ".join("/".join(path[:-1]) for path in dense) or "none"
+            raise UserError(
+                f"lora: part={name} has no dense layer of the network '{model.name}', whose dense layers are {layers}; "
+                f"name some of these, joined by '-', or set part=all."
+            )
+    adapted = [path for path in dense if any(path in paths for paths in layers_of.values())]
     frozen = {path: leaf for path, leaf in given.items() if path not in trained}
     for path, leaf in frozen.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):

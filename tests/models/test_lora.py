@@ -121,7 +121,7 @@ def test_a_classifier_trained_in_full(network):
     [
         ("rank=0", "'lora': rank=0 must be an integer"),
         ("full=features", "full=features must be one of none, classifier"),
-        ("part=query", "part=query has no dense layer .* are classifier, dense1; name some of these"),
+        ("part=dense1-query", "part=query has no dense layer .* are classifier, dense1; name some of these"),
     ],
 )
 def test_what_cannot_be_adapted_is_one_line(network, options, words):
