@@ -66,14 +66,17 @@ def convert(model: Model, arrays: Mapping[str, Any], metadata: Mapping[str, Any]
     lines = ["x = x.movedim(-1, 1)" if len(shape) == 3 else "", "x = x / 255" if is_uint8 else ""]
     lines += [tensor("-", metadata["mean"]), tensor("/", metadata["std"])]
     reader = "np.load" if path.suffix == ".npz" else "load_file"
+    unnamed = dict(layers)
     source = SOURCE.format(
         classes="\n\n".join(dict.fromkeys(m.torch_class + "\n" for m in modules.values() if hasattr(m, "torch_class"))),
-        chain="\n".join(_chain("", modules, layers, arrays, "    ")),
+        chain="\n".join(_chain("", modules, unnamed, arrays, "    ")),
         shape="".join(f", {size}" for size in shape),
         prepare="".join(f"    {line}\n" for line in lines if line),
         reader="import numpy as np" if reader == "np.load" else "from safetensors.torch import load_file",
         load=f"arrays = {reader}({path.name!r})",
     )
+    if unnamed:
+        raise UserError(f"layout=torch: torch_modules of '{model.name}' leaves out its layer '{next(iter(unnamed))}'.")
     return dict(_state_dict(arrays, layers)), source
 
 
@@ -98,13 +101,14 @@ def _in_torch_layout(own: str, value: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def _chain(path: str, modules, layers, arrays, indent: str) -> Iterator[str]:
-    """Generates the lines of a module's chain."""
+    """Generates the lines of a module's chain, and removes its layers from `layers`."""
     for number, step in enumerate(modules[path].torch_modules()):
         child = f"{path}.{step}".removeprefix(".")
         layer = next((name for name in (child, f"{child}.gn", f"{child}.bn") if name in layers), None)
         if "(" in step:
             yield f"{indent}{step.partition('(')[0].lower()}_{number}=nn.{step},"
         elif layer is not None:
+            del layers[layer]
             yield f"{indent}{step}=nn.{_constructor(modules[layer], arrays, layer)},"
         elif child in modules:
             name = modules[child].torch_class.split("class ")[1].partition("(")[0]
@@ -113,14 +117,30 @@ def _chain(path: str, modules, layers, arrays, indent: str) -> Iterator[str]:
 
 
 def _constructor(module: nn.Module, arrays: Mapping[str, Any], path: str) -> str:
-    """Returns PyTorch's constructor of a layer."""
-    if isinstance(module, GroupNorm):
+    """Returns PyTorch's constructor of a layer; raises UserError for a layer without one."""
+    if isinstance(module, GroupNorm) and module.epsilon == 1e-5:
         return f"GroupNorm({module.groups}, {len(arrays[f'params.{path}.scale'])})"
-    if isinstance(module, BatchNorm):
+    if isinstance(module, BatchNorm) and module.epsilon == 1e-5:
         return f"BatchNorm2d({len(arrays[f'params.{path}.scale'])})"
+    if not isinstance(module, nn.Dense) and not _is_plain(module):
+        raise UserError(
+            f"layout=torch: '{path}' is no dense layer, norm of fedwin.models.layers with epsilon=1e-5, or convolution "
+            f"of images with a square window, even padding, and neither dilation nor groups; export with --layout=jax."
+        )
     *window, inputs, outputs = arrays[f"params.{path}.kernel"].shape
     bias = "" if module.use_bias else ", bias=False"
     if isinstance(module, nn.Dense):
         return f"Linear({inputs}, {outputs}{bias})"
-    padding = repr(module.padding.lower()) if isinstance(module.padding, str) else module.padding[0][0]
+    padding = repr(module.padding.lower()) if isinstance(module.padding, str) else np.max(module.padding)
     return f"Conv2d({inputs}, {outputs}, {window[0]}, {module.strides}, {padding}{bias})"
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a layer is a convolution that PyTorch has with the same padding."""
+    if not isinstance(module, nn.Conv) or len(module.kernel_size) != 2 or np.ptp(module.kernel_size):
+        return False
+    # Padding of 'SAME' depends on the image where strides are larger.
+    ones = [module.kernel_dilation, module.input_dilation, module.feature_group_count]
+    ones += [module.strides] * (module.padding == "SAME")
+    even = module.padding in ("SAME", "VALID") if isinstance(module.padding, str) else not np.ptp(module.padding)
+    return even and all(np.all(np.equal(number, 1)) for number in ones)

@@ -87,13 +87,10 @@ def test_an_exported_state_dict_is_read_again_without_a_map(name, shape, lines, 
     assert [line for line in lines if line not in source] == []
 
 
-def test_a_network_without_a_form_in_pytorch_is_refused():
-    model = models.build("vit:layers=1,width=4,heads=1", (8, 8, 1), 10)
-    refused("^layout=torch: the network 'vit' has no PyTorch form.*--layout=jax.$", convert, model, {}, (8, 8, 1))
-
-
 class Flattened(nn.Module):
     """A flattened image passes a norm and dropout before the first dense layer."""
+
+    steps: tuple[str, ...] = ()
 
     @nn.compact
     def __call__(self, x, train: bool = False):
@@ -101,6 +98,31 @@ class Flattened(nn.Module):
         x = nn.BatchNorm(use_running_average=True, name="norm")(x)
         x = nn.Dropout(0.5, deterministic=not train)(x)
         return nn.Dense(5, name="head")(nn.Dense(7, name="dense")(x))
+
+    def torch_modules(self):
+        return self.steps
+
+
+class Dilated(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(5)(nn.Conv(1, (2, 2), kernel_dilation=2, name="conv")(x).reshape(len(x), -1))
+
+    def torch_modules(self):
+        return "conv", "Flatten()", "Dense_0"
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 1), 10), "the network 'vit' has no PyTorch form"),
+        (lambda: models.from_flax(Dilated(), (8, 8, 1)), "'conv' is no dense layer, .* neither dilation nor groups"),
+        (lambda: models.from_flax(Flattened(("norm", "dense", "head")), (8, 8, 1)), "'norm' is no dense layer,"),
+        (lambda: models.from_flax(Flattened(("dense", "head")), (8, 8, 1)), "of 'Flattened' .* its layer 'norm'"),
+    ],
+)
+def test_networks_without_a_form_in_pytorch_are_refused(make, words):
+    refused(f"^layout=torch: .*{words}", convert, make(), shapes_of(make()), (8, 8, 1))
 
 
 def test_what_follows_a_flattened_image_has_its_channels_moved(tmp_path):
