@@ -107,11 +107,16 @@ def algorithm_choice(options: ServerOptions) -> Choice:
 
 
 def model_choice(options: ModelOptions) -> Choice:
-    """Returns --model, with the dtype of --precision if the network has such a parameter."""
+    """Returns --model, with the dtype of --precision if the network has such a parameter.
+
+    Raises:
+      UserError: it is unknown, or --precision would have no effect on it.
+    """
     choice = MODELS.check(options.model)
-    if options.precision not in ("bfloat16", "float64"):
-        return choice
-    if "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
+    has_dtype = "dtype" in MODELS.options(choice.name)
+    if options.precision == "bfloat16" and not has_dtype:
+        raise UserError(f"model '{choice.name}' has no dtype; omit --precision, or give its builder dtype='float32'.")
+    if options.precision not in ("bfloat16", "float64") or not has_dtype or "dtype" in choice.params:
         return choice
     return choice.with_params(dtype=options.precision)
 

@@ -86,5 +86,7 @@ def test_a_run_refuses_its_model_before_it_begins():
     x, y = rng.standard_normal((40, *SHAPE)).astype(np.float32), np.arange(40) % 10
     dataset = data.from_arrays(x, y, x, y)
     config = Config(num_clients=4, clients_per_round=2, num_rounds=2)
-    with pytest.raises(UserError, match="model 'mine' has 3 outputs, too few for the data's 10 classes"):
-        prepare(config, dataset, hand_made(3, num_classes=10))
+    refused("'mine' has 3 outputs, too few for the data's 10 classes", prepare, config, dataset, hand_made(3))
+    models.MODELS.register("without_dtype", lambda input_shape, num_classes: hand_made())
+    refused("has no dtype; omit --precision", prepare, Config(model="without_dtype", precision="bfloat16"), dataset)
+    models.MODELS.pop("without_dtype")
