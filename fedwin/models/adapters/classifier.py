@@ -48,13 +48,13 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
     return at_least_float32(logits)
 
 
-def is_linear(params, path, weight: str) -> bool:
-    """Whether params contain a matrix at a path."""
+def is_linear(params, path, weight: str, width: int) -> bool:
+    """Whether params contain a matrix with `width` columns at a path."""
     try:
         leaf = subtree(params, path)[weight]
     except (KeyError, TypeError):
         return False
-    return bool(path) and len(leaf.shape) == 2
+    return bool(path) and len(leaf.shape) == 2 and leaf.shape[1] == width
 
 
 def locate_classifier(name: str, params, chosen, layers, width: int) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def from_flax(
         return linear(subtree(params, path), features, "kernel", "bias", dtype)
 
     apply = _apply(wrapped, path, has_stats, lower)
-    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
+    return Model(init, apply, classifier if is_linear(params, path, "kernel", width) else None, path, name, width)
 
 
 def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):

@@ -158,7 +158,7 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
         output = _apply(functions, path)(Variables(params, stats), sample_batch, key, False)
         return classifier(params, output.features)
 
-    has_classifier, recorded = is_linear(params, path, "w"), path
+    has_classifier, recorded = is_linear(params, path, "w", width), path
     if has_classifier:
         try:
             jax.eval_shape(classify_sample, params, stats, jax.random.key(0))

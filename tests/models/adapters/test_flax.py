@@ -28,6 +28,7 @@ def test_flax_module_without_cooperation():
     model = from_flax(Plain(), (8, 8, 1), 3)
     variables, x = model.init(jax.random.key(0)), images()
     assert model.classifier_path == ("Dense_1",) and model.num_classes == 3
+    assert from_flax(Plain(), (8, 8, 1), classifier_path=("Dense_0",)).classifier is None
     apply = jax.jit(model.apply, static_argnums=3, compiler_options=compile_options())
     out = apply(variables, {"x": x}, jax.random.key(1), False)
     theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False)

@@ -21,12 +21,8 @@ def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
     assert variables["params"]["depthwise"]["kernel"].shape == (3, 3, 1, 16)
     apply = jax.jit(block.apply, compiler_options=compile_options())
     y = apply(variables, x)
-    zeroed = {
-        "params": {
-            **variables["params"],
-            "project_norm": jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"]),
-        }
-    }
+    zeros = jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"])
+    zeroed = {"params": variables["params"] | {"project_norm": zeros}}
     np.testing.assert_array_equal(apply(zeroed, x), x)
     np.testing.assert_allclose(apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
 
