@@ -138,10 +138,8 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
     Returns:
       core.Cohort of arrays [rows, width].
     """
-    ids, present = (
-        np.zeros((rows or rounds, width or clients), np.int32),
-        np.zeros((rows or rounds, width or clients), bool),
-    )
+    shape = rows or rounds, width or clients
+    ids, present = np.zeros(shape, np.int32), np.zeros(shape, bool)
     ids[:rounds, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
     present[:rounds, :clients] = True
     return core.Cohort.of(ids, present)

@@ -170,9 +170,9 @@ def test_what_is_missing_is_named():
     with pytest.raises(UserError, match="total_examples"):
         fed = as_fedjax(build("scaffold:control_weighting=samples"))
         fed.apply(fed.init(params), clients)
-    with pytest.raises(UserError, match="num_classes"):
-        fed = as_fedjax(build("fedavg", loss=losses.wsm))
-        fed.apply(fed.init(params), clients)
+    for classes, words in ((None, "set num_classes"), (problem.CLASSES - 1, "labels outside of 0..1; set num_classes")):
+        fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
+        refused(words, fed.apply, fed.init(params), clients)
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     refused("no client", fed.apply, fed.init(params), [])
