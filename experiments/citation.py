@@ -28,8 +28,7 @@ def subject(text: str) -> str | Config:
         return text
     values = sources.config_of(text)
     plugins.load_for(pathlib.Path(text), values["imports"])
-    fields = ("algorithm", "wrap", "observe", "loss", "asynchronous")
-    return Config(**{name: values[name] for name in fields if name in values})
+    return Config(**{name: values[name] for _, name in citations.FIELDS})
 
 
 def define_flags() -> dict[str, list[str]]:
