@@ -154,7 +154,8 @@ def judged(entry: Json, others: dict[str, Json]) -> Json:
             saved = {seed: other[seed] - own[seed] for seed in own if seed in other}
             two_sided = analysis.p_value(saved)  # paired: a seed has its partition, cohorts and initial model
             p = two_sided / 2 if np.mean(list(saved.values())) > 0 else 1 - two_sided / 2
-        verdicts[cost] = {"record": record, "p": p, "wins": p is None or (not entry["missed"] and p < LEVEL)}
+        wins = record is None or p is None or (p < LEVEL and mean(entry, cost) < mean(others[record], cost))
+        verdicts[cost] = {"record": record, "p": p, "wins": wins and not (names and entry["missed"])}
     return verdicts
 
 
@@ -171,6 +172,7 @@ def report(entry: Json, verdicts: Json) -> str:
     lines = [plain_table([(entry["readout"], *(f"seed {seed}" for seed in seeds), "mean"), *body])]
     for cost, verdict in verdicts.items():
         reason = f", p = {verdict['p']:.2g} against {verdict['record']}" if verdict["record"] else ""
+        reason += ", whose mean is not above this one" * bool(reason and not verdict["wins"] and verdict["p"] < LEVEL)
         reason = f", {len(entry['missed'])} of {len(seeds)} seeds miss the target" if entry["missed"] else reason
         lines.append(f"{cost}: {'a new record' if verdict['wins'] else 'no record'}{reason}")
     return "\n".join([*lines, f"longest seed: {entry['seconds'] / 60:.1f} of {SECONDS // 60} minutes"])
