@@ -183,7 +183,10 @@ def keep(folder: pathlib.Path, entry: Json, verdicts: Json) -> None:
     beats = {cost: {"record": each["record"], "p": each["p"]} for cost, each in verdicts.items() if each["wins"]}
     if not beats:
         raise UserError(f"{folder} is no record; it is not kept.")
-    for path in records.run_directories(folder):
+    directories = records.run_directories(folder)
+    if directories and (packed := sorted(folder.glob(f"*{records.SUFFIX}"))):
+        raise UserError(f"{folder} has packed runs, such as {packed[0].name}; move them away to pack its other runs.")
+    for path in directories:
         results.keep(Run(Fields(records.read(path).config)), path, folder)
     written = {**entry, "date": datetime.date.today().isoformat(), "beats": beats}
     replace_text(folder / RECORD, json.dumps(written, indent=1) + "\n")

@@ -10,10 +10,12 @@ from fedwin import plugins
 from fedwin.runs.choices import check_choices
 from fedwin.runs.run import readout_names
 from tests.misuse.calls import called
+from tests.refusals import refused
 
 STORED = speedrun.stored()
 GHB = speedrun.FOLDER / "ghb"
 BETTER = (280, 380, 300, 300, 340)
+VERDICT = {"rounds": {"record": "ghb", "p": 0.001, "wins": True}}
 # What an entry may change.
 FREE = ("--num_rounds=400", "--local_epochs=2", "--data_dir=DIR")
 
@@ -63,6 +65,8 @@ def test_a_better_entry_is_kept_as_a_record(tmp_path, monkeypatch):
     assert tuple(kept["costs"]["rounds"].values()) == BETTER and kept["missed"] == []
     assert kept["costs"]["megabytes"]["0"] == 560 and kept["beats"].keys() == {"rounds"}
     assert speedrun.holders(speedrun.stored(), "rounds")[-1] == "mine" and "ghb:tau=10 model" in called("speedrun").out
+    monkeypatch.setattr(records, "run_directories", lambda folder: [folder / "trained_again"])
+    refused("mine has packed runs, such as runs.tar.xz", speedrun.keep, tmp_path / "mine", kept, VERDICT)
 
 
 NO_RECORD = {
