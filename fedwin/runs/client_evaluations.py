@@ -225,9 +225,9 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     tail = -(-len(values) // TAIL)
     ends = [float(ascending[:tail].mean()), float(ascending[-tail:].mean())]
     worst, best = reversed(ends) if small_is_good else ends
-    first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
     # Of NaN and infinities, after a divergence, numpy would warn.
     with np.errstate(invalid="ignore"):
+        first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
         return dict(zip(names, (*first, *map(float, np.percentile(values, PERCENTILES))), strict=True))
 
 

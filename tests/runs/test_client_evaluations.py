@@ -199,6 +199,8 @@ def test_figures_are_numpys():
     loss = client_evaluations.figures(Mean(total, weight), small_is_good=True)
     assert (loss["worst10"], loss["best10"]) == (found["best10"], found["worst10"])
     assert all(np.isnan(value) for value in client_evaluations.figures(Mean(np.zeros(2), np.zeros(2))).values())
+    diverged = client_evaluations.figures(Mean(np.array([1.0, np.inf, 2.0]), np.ones(3)), small_is_good=True)
+    assert (diverged["worst10"], diverged["best10"]) == (np.inf, 1) and np.isnan(diverged["std"])
 
 
 DIGITS = Config(
