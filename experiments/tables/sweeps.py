@@ -119,7 +119,7 @@ def ranks(summaries: Summaries, select: str, readout: str = PLAIN) -> dict[str, 
     A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
 
     Args:
-      select: a metric; of losses and RMSE the lowest is best, of all others the highest.
+      select: a metric; the lowest is best where `scores.is_lower`, else the highest.
     """
     scored = {label: score(summary, select, readout) for label, summary in summaries.items()}
     sign = 1 if scores.is_lower(select) else -1

@@ -45,8 +45,8 @@ def title_of(metric: str) -> str:
 
 
 def is_lower(metric: str) -> bool:
-    """Whether lower values of a metric are better: of losses, errors, RMSE and the success of attacks."""
-    return any(word in metric for word in ("loss", "error", "rmse", "attack"))
+    """Whether lower values of a metric are better: of losses, errors, RMSE, spreads and the success of attacks."""
+    return metric.endswith("_std") or any(word in metric for word in ("loss", "error", "rmse", "attack"))
 
 
 def is_share(metric: str) -> bool:

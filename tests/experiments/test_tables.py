@@ -46,6 +46,7 @@ def test_accuracies_over_clients_are_in_a_table_of_their_own():
         ["qffl", "model", "after finetune", "75.00", "37.50", "18.75"],
         ["qffl", "model", "as it is, new clients", "25.00", "12.50", "6.25"],
     ]
+    assert scores.is_lower("client_accuracy_std") and not scores.is_lower("client_accuracy_worst10")
     shown = scores.RunSummary(summary() | {"algorithm": "<b>"})
     assert json.loads(json.dumps(shown))["algorithm"] == "<b>" and repr(shown).splitlines()[2].startswith("<b> ")
     assert shown._repr_html_().startswith("<pre>run") and "&lt;b&gt;" in shown._repr_html_()
