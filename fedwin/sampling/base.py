@@ -144,6 +144,9 @@ class Sampler:
             raise UserError(f"{culprit} must be clients 0..{self.num_clients - 1}, not {ids.min()}..{ids.max()}.")
         if (drawn.importance is not None) != self.weighted:
             raise UserError(f"{culprit}: a sampler has an importance in every draw and weighted=True, or neither.")
+        factors = np.ones(ids.shape) if drawn.importance is None else np.asarray(drawn.importance)
+        if factors.shape != ids.shape or not np.all(np.isfinite(factors) & (factors >= 0)):
+            raise UserError(f"{culprit}: its importance must be {len(ids)} finite numbers >= 0, one per client.")
 
 
 def make_sampler(choice: str | Choice, population: Population, dropout: float = 0.0) -> Sampler:

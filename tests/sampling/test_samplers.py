@@ -249,30 +249,24 @@ def test_a_users_function_of_seed_and_round_is_a_sampler(mine):
     assert (sampler.smallest, sampler.largest) == (0, C)
 
 
+def weighing(factors):
+    return sampling.Sampler(lambda seed, round: sampling.Draw(np.arange(2), factors), K, 2, 2, 2, weighted=True)
+
+
 @pytest.mark.parametrize(
     "draw, message",
     [
         (lambda seed, round: [0.5], r"client numbers, integers \[n\], not float64"),
         (lambda seed, round: 1 / 0, "no clients could be drawn for round 3: ZeroDivisionError"),
         (lambda seed, round: sampling.Draw(np.arange(2), np.ones(2)), "weighted=True"),
+        (weighing(np.ones(3)), "its importance must be 2 finite numbers >= 0, one per client"),
+        (weighing(np.array([1, np.nan])), "its importance must be 2 finite numbers"),
     ],
 )
 def test_a_users_wrong_draw_is_one_line(mine, draw, message):
     mine(lambda population: draw)
     with pytest.raises(UserError, match=message):
         make_sampler("mine", POPULATION).cohort(0, 2)
-
-
-@pytest.mark.parametrize(
-    "choice, message",
-    [
-        ("markov:up=0.1", "needs down="),
-        ("file", "needs path="),
-    ],
-)
-def test_a_wrong_choice_is_one_line(choice, message):
-    with pytest.raises(UserError, match=message):
-        make_sampler(choice, POPULATION)
 
 
 def test_more_clients_than_there_are():
