@@ -115,15 +115,11 @@ def noise_of_the_sum(noise: float, bit_noise: float) -> float:
     return (noise**-2 - (2 * bit_noise) ** -2) ** -0.5 if noise else 0.0
 
 
-def _is_step(node) -> bool:
-    return isinstance(node, core.MeanStep)
-
-
 def _check_message(update: core.Update) -> None:
     """Raises UserError if a client sends anything but its step."""
     check_not_private("dp", update.message)
     step_of("dp", update.message)
-    if others := parts_that(update.message, lambda node: not _is_step(node)):
+    if others := parts_that(update.message, lambda node: not isinstance(node, core.MeanStep)):
         raise UserError(
             f"dp: clients of this algorithm also send {', '.join(others)}, to which no noise is added; choose one "
             f"whose clients send their step alone, such as fedavg, fedprox or fedadam."
@@ -151,9 +147,7 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
         update = phase.client(down, c._replace(weight=jnp.full_like(c.weight, 1 / num_clients)))
         _check_message(update)
         step, within = clipped(core.mean_step_of(update.message).value, norm)
-        parts = jax.tree.map(
-            lambda node: ClippedStep(step) if _is_step(node) else node, update.message, is_leaf=_is_step
-        )
+        parts = core.map_mean_steps(lambda sent: ClippedStep(step), update.message)
         return update._replace(message=PrivateMessage(parts, within - 0.5 if clipping.adapts else None))
 
     def as_means(parts, function):
