@@ -72,6 +72,7 @@ def cells(dom, table):
         ("run4", "4"),
         ("readout=wima5 local_epochs!=5", "024"),
         ("accuracy>1000", ""),
+        ("MB>0 run4", "4"),
     ],
 )
 def test_the_filter_is_words_and_conditions(few, text, expected):
