@@ -74,10 +74,8 @@ def describe(part: data.Partition, task: str = "classification") -> str:
     if part.domain is not None:
         lines.append(f"clients per domain {', '.join(map(str, np.bincount(part.domain)))}")
     shown = {"partition", "sizes", "histogram", "left_out", "fallbacks", "chosen_from"}
-    for key, value in report.items():
-        if key not in shown and np.ndim(value) == 0:
-            lines.append(f"{key.replace('_', ' '):18} {value}")
-    return "\n".join(lines)
+    others = {key: value for key, value in report.items() if key not in shown and np.ndim(value) == 0}
+    return "\n".join([*lines, *(f"{key.replace('_', ' '):18} {value}" for key, value in others.items())])
 
 
 def client_table(part: data.Partition, task: str) -> str:
@@ -105,7 +103,7 @@ def define_flags() -> dict[str, list[str]]:
     text = "Picture: bubbles of counts; skew, shares of classes with sizes and label distances; or clients' examples."
     flags.DEFINE_enum("plot", "bubbles", ["bubbles", "skew", "examples", "none"], text)
     flags.DEFINE_boolean("per_client", False, "Also print a line per client: its size, classes and label distances.")
-    flags.DEFINE_integer("shown", 40, "Number of clients in the picture.", lower_bound=1)
+    flags.DEFINE_integer("shown", 40, f"Number of clients in the picture; of examples at most {ACROSS}.", lower_bound=1)
     flags.DEFINE_string("out", None, "File of the picture, by default partition.png.")
     of_data = ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "imbalance", "per_client"]
     return {"flags": [*of_data, "plot", "client_shift", "shown", "out", *picture_format.define()]}
@@ -123,11 +121,7 @@ def main(argv: list[str]) -> None:
     dataset = data.load(options.dataset, options.data_dir)
     seed, factor = options.partition_seed, options.imbalance
     part = data.make_partition(dataset, options.partition, options.num_clients, seed, imbalance=factor)
-    named = (
-        options.partition or part.report["partition"],
-        f"imbalance={factor:g}" * (factor > 1),
-        options.client_shift,
-    )
+    named = options.partition or part.report["partition"], f"imbalance={factor:g}" * (factor > 1), options.client_shift
     part = part._replace(report={**part.report, "partition": ", ".join(filter(None, named))})
     print(describe(part, dataset.task))
     if options.per_client:
