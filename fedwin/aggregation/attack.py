@@ -219,7 +219,7 @@ def check_labels(owner: str, y) -> None:
         raise UserError(f"{owner}: needs one class per example, not a sequence; choose another --attack.")
 
 
-@ATTACKS.register("label_flip", paper="fung2020limitations")
+@ATTACKS.register("label_flip", paper=("fang2020local", "fung2020limitations"))
 def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
 
@@ -231,8 +231,9 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.
 
-    Source: Fung et al., The Limitations of Federated Learning in Sybil Settings, 2020,
-    https://arxiv.org/abs/1808.04866.
+    Source: Fang et al., Local Model Poisoning Attacks to Byzantine-Robust Federated Learning, 2020,
+    https://arxiv.org/abs/1911.11815. Fung et al., The Limitations of Federated Learning in Sybil Settings, 2020,
+    https://arxiv.org/abs/1808.04866 (where the labels of one class become those of another).
 
     Example:
       >>> from fedwin import testing
