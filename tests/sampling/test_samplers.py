@@ -276,13 +276,6 @@ def test_more_clients_than_there_are():
     assert make_sampler("poisson:rate=0.5", POPULATION._replace(clients_per_round=21)).rate == 0.5
 
 
-def test_cohorts_are_a_function_of_seed_and_round():
-    one = sampling.cohorts(3, 10, 5, 100, 10)
-    np.testing.assert_array_equal(one[2], sampling.cohort(3, 12, 100, 10))
-    assert not np.array_equal(one, sampling.cohorts(4, 10, 5, 100, 10))
-    assert one.dtype == np.int32 and one.shape == (5, 10)
-
-
 def test_bad_cohorts():
     check = lambda ids: sampling.check_cohort(np.maximum(ids, 0), ids >= 0)
     with pytest.raises(UserError, match="cohort 1: duplicate client 4"):
