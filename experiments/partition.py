@@ -119,6 +119,7 @@ def main(argv: list[str]) -> None:
     name = "partition" if options.out is None else options.out
     out = picture_format.path_of(name, "partition.png", options.format) if options.plot != "none" else ""
     dataset = data.load(options.dataset, options.data_dir)
+    changes = changes_of(options.client_shift, "", dataset, 1)
     seed, factor = options.partition_seed, options.imbalance
     part = data.make_partition(dataset, options.partition, options.num_clients, seed, imbalance=factor)
     named = options.partition or part.report["partition"], f"imbalance={factor:g}" * (factor > 1), options.client_shift
@@ -127,14 +128,14 @@ def main(argv: list[str]) -> None:
     if options.per_client:
         print(f"\n{client_table(part, dataset.task)}")
     if options.plot != "none":
-        draw_picture(part, dataset, options.shown, out, options.plot, options.client_shift, seed)
+        draw_picture(part, dataset, options.shown, out, options.plot, changes, seed)
         print(escape(f"picture            {out}"))
 
 
 def draw_picture(
-    part: data.Partition, dataset: data.Dataset, shown: int, path: str, kind: str = "bubbles", shift="", seed: int = 0
+    part: data.Partition, dataset: data.Dataset, shown: int, path: str, kind="bubbles", changes=Changes(), seed: int = 0
 ) -> None:
-    """Draws the classes of the first clients, or examples of some with the --client_shift of a partition's seed.
+    """Draws the classes of the first clients, or examples of some with their changes, which a partition's seed decides.
 
     Raises:
       UserError: the data set has no classes, or no images.
@@ -142,7 +143,7 @@ def draw_picture(
     histogram = part.report["histogram"]
     if kind == "examples":
         shown = min(shown, part.num_clients, ACROSS)
-        figure, axes = _examples(part, dataset, shown, changes_of(shift, "", dataset, 1), seed)
+        figure, axes = _examples(part, dataset, shown, changes, seed)
     elif histogram is None:
         raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
     else:

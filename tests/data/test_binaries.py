@@ -50,8 +50,9 @@ def test_a_tail_and_shifted_examples_are_drawn(tmp_path):
         assert ended.status == 0 and "examples per class min 7, max 140" in ended.out
         pictures.append(np.asarray(Image.open(tmp_path / "p.png").convert("L"), float))
     assert np.abs(pictures[1] - pictures[0]).mean() > 20
-    ended = called("partition", "--client_shift=blur", f"--out={tmp_path / 'p.png'}")
-    assert ended.status == 2 and "set --plot=examples" in ended.lines[0]
+    for shift, plot, words in (("blur", "skew", "set --plot=examples"), ("blurr", "examples", "Did you mean 'blur'")):
+        ended = called("partition", f"--client_shift={shift}", f"--plot={plot}", f"--out={tmp_path / 'p.png'}")
+        assert ended.status == 2 and words in ended.lines[0] and not ended.out
 
 
 def test_a_sequence_and_a_missing_folder_are_refused(tmp_path):
