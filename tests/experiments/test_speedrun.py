@@ -15,7 +15,6 @@ from tests.refusals import refused
 STORED = speedrun.stored()
 GHB = speedrun.FOLDER / "ghb"
 BETTER = (280, 380, 300, 300, 340)
-VERDICT = {"rounds": {"record": "ghb", "p": 0.001, "wins": True}}
 # What an entry may change.
 FREE = ("--num_rounds=400", "--local_epochs=2", "--data_dir=DIR")
 
@@ -66,7 +65,7 @@ def test_a_better_entry_is_kept_as_a_record(tmp_path, monkeypatch):
     assert kept["costs"]["megabytes"]["0"] == 560 and kept["beats"].keys() == {"rounds"}
     assert speedrun.holders(speedrun.stored(), "rounds")[-1] == "mine" and "ghb:tau=10 model" in called("speedrun").out
     monkeypatch.setattr(records, "run_directories", lambda folder: [folder / "trained_again"])
-    refused("mine has packed runs, such as runs.tar.xz", speedrun.keep, tmp_path / "mine", kept, VERDICT)
+    refused("mine has packed runs", speedrun.keep, tmp_path / "mine", kept, speedrun.judged(kept, STORED))
 
 
 NO_RECORD = {
