@@ -100,7 +100,7 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
     """
     configs: dict[str, Config] = {}
     method_of: dict[str, str] = {}
-    for method in methods:
+    for method in map(str.strip, methods):
         folder = command_line.folder_name(method)
         if folder in method_of:
             raise UserError(

@@ -17,7 +17,7 @@ COMPARE = [
     ("compare --methods=", "methods='' | algorithm"),
     ("compare --num_round=3", "num_rounds"),
     (f"{TWO}nosuch", "method 'nosuch' | unknown algorithm"),
-    (f"{TWO}fedavg", "'fedavg' | share the directory | omit one"),
+    (f"{TWO}'fedavg '", "'fedavg' | share the directory | omit one"),
     (f"{TWO}'fedavg --num_rounds=abc'", "--num_rounds=abc | an integer"),
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),
     (
