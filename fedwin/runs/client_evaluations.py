@@ -89,7 +89,7 @@ class ClientEvaluations:
         prepared, strategy = program.prepared, program.strategy
         self.width = strategy.multiple(prepared.setting.sampling.largest)
         # At most as many clients at a time as in training.
-        self._strategy = strategy._replace(chunk=strategy.chunk or self.width // strategy.num_devices)
+        self._strategy = strategy._replace(chunk=min(strategy.chunk or self.width, self.width // strategy.num_devices))
         self._passes = {name: self._compiled(name) for name in self._names}
 
     @property

@@ -68,7 +68,7 @@ NATURAL = Config(
     observe=["wima:window=2"],
     eval_every=4,
     final_evals=1,
-    strategy="chunked:k=1",
+    strategy="chunked:k=4",  # more than take part in a round
     eval_clients="all",
     eval_clients_every=3,
     personalize=[f"finetune:lr={LR},epochs=2", f"finetune:lr={LR},part=classifier", "finetune:lr=0,part=features"],
