@@ -198,10 +198,11 @@ def mean(values: PyTree, weight) -> Mean:
     """Returns one client's contribution (w_i x_i, w_i) to a weighted mean.
 
     Args:
-      values: x_i, a pytree.
+      values: x_i, a pytree; booleans and integers become floats.
       weight: w_i, [].
     """
-    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
+    floats = tree.map(lambda x: x if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.asarray(x, float), values)
+    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), floats), jnp.asarray(weight, float))
 
 
 def mean_step(step: PyTree, weight) -> MeanStep:

@@ -31,8 +31,9 @@ def test_the_mean_step_of_a_message_is_the_only_one_in_it():
     assert float(message["count"]) == 1
 
 
-def test_the_participation_is_the_share_of_the_clients_in_a_round():
-    assert core.Setting(20, 5, 100).participation == 0.25
+def test_booleans_and_integers_have_means():
+    assert core.mean(jnp.array([True, False]), 3).total.tolist() == [3, 0]
+    assert core.mean(jnp.int32(5), 0.5).value == 5
 
 
 def test_averages_before_the_server_nest():

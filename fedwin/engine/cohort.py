@@ -204,7 +204,9 @@ def map_cohort(function: Callable, shared, own, strategy: Strategy):
     # Needed for shapes and in the loop: jit traces it once, and inline leaves no trace of the jit.
     several = jax.jit(several, inline=True)
     first = tree.map(lambda x: x[0], split)
-    zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])
+    # Booleans are counted and small integers widened, as jnp.sum does.
+    zero = lambda x: jnp.zeros(x.shape, jax.eval_shape(jnp.sum, x).dtype)
+    zeros = tree.map(zero, jax.eval_shape(several, shared, first)[0])
 
     def step(total, part):
         sums, rows = several(shared, part)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin import core, engine, observers, testing
+from fedwin.engine.cohort import map_cohort
 from fedwin.engine.strategy import STRATEGIES, Strategy, make_mesh
 from fedwin.testing import federations
 from tests.conftest import USERS
@@ -72,6 +73,13 @@ def test_strategies_agree(name):
     other, other_metrics, _ = go(equal=False, strategy=STRATEGIES.build(name), compiling=testing.compile_options())
     assert_close(reference, other)
     np.testing.assert_allclose(metrics["loss"].value, other_metrics["loss"].value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [Strategy(1), Strategy(2), Strategy(None)])
+def test_sums_count_booleans_and_widen_small_integers(strategy):
+    function = lambda shared, own: ((own > 0, jnp.full((), 100, jnp.int8)), ())
+    sums, _ = map_cohort(function, (), jnp.arange(4), strategy)
+    assert [int(total) for total in sums] == [3, 400]
 
 
 def test_padding_and_order_of_a_cohort_change_nothing():
