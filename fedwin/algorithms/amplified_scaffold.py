@@ -11,6 +11,7 @@ In the authors' code (https://github.com/MingruiLiu-ML-Lab/FL-under-Periodic-Par
 (--weighting=uniform), and the local rate of the synthetic experiments is its flag divided by gamma.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -93,7 +94,9 @@ def amplified_scaffold(
       >>> testing.run_rounds("amplified_scaffold:period=2,gamma=1.5", rounds=4)["model"]
       [3.916, 3.025, 3.002, 3.008]
     """
-    period = -(-setting.num_clients // setting.clients_per_round) if period is None else period
+    if period is None:
+        drawn = setting.clients_per_round if setting.sampling is None else setting.sampling.expected
+        period = math.ceil(setting.num_clients / drawn - 1e-9)
 
     def client(down, c):
         params, control = down

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedwin import testing
+from fedwin import sampling, testing
 from fedwin.wrappers import build_all
 from tests.algorithms import numpy_clients as plain
 
@@ -51,6 +51,14 @@ def test_amplified_scaffold_is_the_papers_rule(period, gamma, weighting, server_
             np.testing.assert_allclose(plain.row(run.table.control, i), controls[t, i], rtol=1e-9, atol=1e-12)
 
 
+def test_the_default_period_is_a_cycle_of_groups():
+    sampler = sampling.make_sampler("cyclic", sampling.Population(5, 3, 4, (0,), None))  # groups of 2 and 3 clients
+    p = testing.quadratic([1.0] * 5, range(5), [9.0], steps=1, lr=0.1, schedule=((0, 1), (2, 3, 4)))
+    p = p._replace(setting=p.setting._replace(sampling=sampler))
+    default, two = (testing.trajectory(p, p.build(f"amplified_scaffold{more}"), 3) for more in ("", ":period=2"))
+    assert default[-1].params == two[-1].params
+
+
 def test_a_period_starts_from_the_model_that_a_wrapper_made(double):
     p = plain.problem()
     averaged = p.build(
@@ -66,6 +74,6 @@ def test_a_period_ends_in_a_round_without_clients(double):
     algorithm = p.build("amplified_scaffold:period=2,gamma=2")
     assert algorithm.steps_without_clients
     run = testing.trajectory(p, algorithm, 1)[-1]
-    nobody = testing.trajectory(p._replace(schedule=((0, 1), (-1, -1))), algorithm, 2)[-1]
+    nobody = testing.trajectory(p._replace(schedule=((0, 1), ())), algorithm, 2)[-1]
     np.testing.assert_allclose(plain.vector(nobody.params), 2 * plain.vector(run.params) - plain.START, rtol=1e-12)
     np.testing.assert_array_equal(plain.vector(nobody.state.control), plain.vector(run.state.next_control))
