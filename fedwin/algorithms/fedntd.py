@@ -1,7 +1,7 @@
 """FedNTD: clients keep what the server model says about the classes that an example does not have.
 
-The received model is run in evaluation mode. The distillation has no factor temperature^2, as in the authors' code
-(https://github.com/Lee-Gihun/FedNTD).
+The received model is run in evaluation mode. The distillation has no factor temperature^2, unlike that of the authors'
+code (https://github.com/Lee-Gihun/FedNTD) since its second version; at the default temperature they are equal.
 """
 
 import dataclasses
