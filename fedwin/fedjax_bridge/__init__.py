@@ -8,8 +8,8 @@
 
 `init` takes params, or Variables for a model with statistics. `apply` returns the new ServerState and client id ->
 {'loss': ..., 'delta_l2_norm': ...}: the mean training loss and the norm of the step, the latter where clients send
-their mean step as 'delta' (all algorithms but fedacg and fednova). `apply.traces` lists the Padding of every compiled
-round.
+their mean step as 'delta' (all algorithms but fedacg, fedgloss, fednova and qffl). `apply.traces` lists the Padding of
+every compiled round.
 
 Cohorts may vary in number and size of clients. They are padded, and a round is compiled again only when a cohort
 exceeds the padding, which then grows with room to spare (Capacity): two or three times in nearly every program, once if
