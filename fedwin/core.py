@@ -399,12 +399,10 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
     Args:
       weighting: 'samples' (N_i) or 'uniform' (1; 0 for padding).
     """
-    if weighting == "samples":
-        return c.size if c.importance is None else c.size * c.importance
-    if weighting == "uniform":
-        present = (c.size > 0).astype(jnp.int32)
-        return present if c.importance is None else present * c.importance
-    raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
+    if weighting not in ("samples", "uniform"):
+        raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
+    weight = c.size if weighting == "samples" else (c.size > 0).astype(jnp.int32)
+    return weight if c.importance is None else weight * c.importance
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,6 @@ def fedexp(
       >>> testing.run_rounds("fedexp:eps=0.5")
       {'model': [5.175, 3.49, 3.159]}
     """
-
     averages = eval_model == "mean"
 
     def client(params, c):

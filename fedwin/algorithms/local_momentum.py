@@ -59,7 +59,5 @@ def local_momentum(
         y = solve(params, c, optimizer=c.state)
         return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
 
-    def client_init(params, id):
-        return optimizer.init(params)
-
-    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)
+    init = lambda params, id: optimizer.init(params)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=init, weighting=weighting)

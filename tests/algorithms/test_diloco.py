@@ -174,13 +174,6 @@ def test_rounds_are_those_of_drjax():
         np.testing.assert_allclose(clients.vector(run.params), theta, rtol=1e-9)
 
 
-def test_a_worker_that_waits_keeps_its_moments_and_parameters():
-    first, second = trajectory(problem(((0,), (1,))), "diloco:fragments=2")[:2]
-    for before, after in zip(jax.tree.leaves(first.table), jax.tree.leaves(second.table), strict=True):
-        np.testing.assert_array_equal(before[0], after[0])
-    assert first.table.rounds.tolist() == [1, 0, 0] and second.table.rounds.tolist() == [1, 2, 0]
-
-
 def test_fragments_cut_the_bytes_if_every_worker_takes_part():
     for schedule, down in ((ALL, 4), (SOME, 8)):
         p = problem(schedule)
