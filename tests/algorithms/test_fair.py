@@ -43,6 +43,11 @@ def test_qffl_is_the_papers_rule(q, weighting, lipschitz, double):
     same([plain.vector(run.params) for run in runs], qffl_rounds(q, weighting, lipschitz))
 
 
+def test_clients_without_a_loss_leave_the_model_as_it_is():
+    p = testing.quadratic([1.0, 2.0], [3.0, 3.0], [3.0], steps=1, lr=0.1, schedule=[[0, 1]])
+    assert testing.trajectory(p, p.build("qffl:q=5"), 1)[-1].params["x"] == 3
+
+
 def agnostic_rounds(lr, weighting):
     """Server model and weights of the clients, each its own domain."""
     x, lam, out, p = plain.START, np.full(3, 1 / 3), [], weights(weighting)
