@@ -68,12 +68,11 @@ def fedmoswa(
     """
     used = with_defaults(form, rho=rho, gamma=gamma, server_lr=server_lr)
     rho, is_code = used["rho"], form == "code"
-    on_step = falling_rate(rho)
 
     def client(down, c):
         params, m = down
         control = tree.sub(m, c.state)
-        y = solve(params, c, controlled(control, rho), grad=True, on_step=on_step)
+        y = solve(params, c, controlled(control, rho), grad=True, on_step=falling_rate(rho))
         # The mean rate of the J_i steps, and that of the released code, in units of the first.
         mean_rate, halfway = (1 + rho + (1 - rho) / jnp.maximum(y.steps, 1)) / 2, (1 + rho) / 2
         new = tree.scale(1 / mean_rate, y.grad)

@@ -120,7 +120,6 @@ def fedmuon(
     if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
         raise UserError("fedmuon: clients use Muon; leave client_optimizer=sgd and client_momentum=0.")
     solve = with_decoupled_decay(solve, lambda decay: optimizer_of(alpha, beta, matrix_lr, decay))
-    optimizer = solve.optimizer
 
     def client(down, c):
         params, step, momentum = down
@@ -129,7 +128,7 @@ def fedmuon(
             g = grad(s.params)
             return rules.RuleOutput(g.value, tree.scale(-alpha * s.lr, step), g)
 
-        y = solve(params, c, aligned, optimizer=with_momentum(optimizer.init(params), momentum))
+        y = solve(params, c, aligned, optimizer=with_momentum(solve.optimizer.init(params), momentum))
         message = step_with_length(y, params, c, weighting)
         message["momentum"] = core.mean(momentum_of(y.optimizer), core.aggregation_weight(c, weighting))
         return y.update(message)
@@ -142,6 +141,6 @@ def fedmuon(
         client,
         server,
         broadcast=lambda params, state: (params, state.step, state.momentum),
-        init=lambda params: FedMuonState(tree.zeros_like(params), momentum_of(optimizer.init(params))),
+        init=lambda params: FedMuonState(tree.zeros_like(params), momentum_of(solve.optimizer.init(params))),
         weighting=weighting,
     )

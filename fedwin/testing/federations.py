@@ -128,20 +128,19 @@ def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strat
     return strategy.place(run, strategy.placement(run)), strategy.place(fed.store())
 
 
-def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0, rows=None) -> core.Cohort:
+def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0) -> core.Cohort:
     """Draws the cohorts of some rounds.
 
     Args:
       width: places of a round, at least `clients` (default); the rest is padding.
-      rows: rounds of the tables, at least `rounds` (default); the rest is padding.
 
     Returns:
-      core.Cohort of arrays [rows, width].
+      core.Cohort of arrays [rounds, width].
     """
-    shape = rows or rounds, width or clients
+    shape = rounds, width or clients
     ids, present = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    ids[:rounds, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
-    present[:rounds, :clients] = True
+    ids[:, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
+    present[:, :clients] = True
     return core.Cohort.of(ids, present)
 
 

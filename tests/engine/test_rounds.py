@@ -95,21 +95,6 @@ def test_padding_and_order_of_a_cohort_change_nothing():
     assert_close(reference, run)
 
 
-def test_the_run_is_donated_and_rows_of_others_stay():
-    fed = federations.federation()
-    algorithm = federations.build("scaffold", fed)
-    run, store = federations.start(algorithm, {}, fed)
-    before = np.array(run.table["hidden"] if isinstance(run.table, dict) else jax.tree.leaves(run.table)[0])
-    old = jax.tree.leaves(run)
-    dispatch = engine.Dispatch(algorithm, {}, Strategy())
-    plan = federations.cohorts(fed, 1, rows=6)
-    new, _, _ = dispatch(run, store, plan, (), 1, NO_FLAGS, n_max=8)
-    assert all(leaf.is_deleted() for leaf in old if leaf.size)
-    after = np.array(new.table["hidden"] if isinstance(new.table, dict) else jax.tree.leaves(new.table)[0])
-    changed = np.flatnonzero((before != after).reshape(10, -1).any(1))
-    assert sorted(changed) == sorted(plan.ids[0])
-
-
 def test_observers_leave_training_bitwise_unchanged():
     with_them, _, _ = plain(True)
     without, _, _ = go(seen={})
