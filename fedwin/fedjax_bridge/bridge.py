@@ -185,9 +185,12 @@ def build_algorithm(
     """Builds an algorithm with its wrappers; the arguments are those of as_fedjax.
 
     Raises:
-      UserError: for an unknown name or parameter, unsupported batches, or a missing number that the algorithm reads.
+      UserError: for an unknown name or parameter, unsupported batches, a missing number that the algorithm reads, or
+        an algorithm that needs numbers of clients.
     """
     choice = ALGORITHMS.check(choice)
+    if choice.name == "agnostic":  # its weights would stay equal, silently
+        raise UserError("agnostic weighs clients by numbers or domains, which FedJAX programs lack; use fedwin.run.")
     if sample_batch is None and reads(ALGORITHMS[choice.name], "model"):
         raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
     network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
