@@ -83,7 +83,7 @@ def amplified_scaffold(
         x <- z + gamma (x - z),   c <- (1/K) sum_i c_i             after every P rounds
 
     Args:
-      period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic.
+      period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic without options.
       gamma: length of the step of a period; 1 is plain.
 
     Source: Crawshaw and Liu, Federated Learning under Periodic Client Participation and Heterogeneous Data: A New

@@ -76,8 +76,7 @@ def fedfa(
     calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds, "fedfa")
     if setting.model is None or setting.model.classifier is None:
         raise UserError("fedfa: the model must name its last layer; choose another model.")
-    adam = optax.adam(calibrate_lr)
-    anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, adam)
+    anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, optax.adam(calibrate_lr))
 
     def server(params, anchors, total, round):
         return common.add_mean_step(params, total, server_lr), total["anchors"].value
