@@ -50,6 +50,6 @@ def swa(
         mixed = tree.map(lambda a, w: ((n * a + w) / (n + 1)).astype(a.dtype), state.model, model)
         # Before `start` the state follows the model: in round `start` it is the model that the round begins with.
         average = tree.where(round < first, model, tree.where(collect, mixed, state.model))
-        return Average(average, n + collect)
+        return Average(average, jnp.where(round < first, 0, n + collect))
 
     return Observer(init, update, lambda model, state: {"swa": state.model})

@@ -42,6 +42,16 @@ def test_both_parts_of_wima_are_wima_and_none_is_the_model():
     assert observers.select(rest, average, observers.select(mask, average, params)) == average
 
 
+def test_swa_of_a_fork_with_a_later_start_begins_anew():
+    """Its parent has collected three models; the first one from `start` on takes their place."""
+    observer = observers.swa(problem("partial").setting._replace(num_rounds=20), start=10, cycle=2)
+    model = lambda value: Variables({"w": jnp.float64(value)})
+    state = observers.Average(model(5.0), jnp.int32(3))
+    for t in range(8, 15):
+        state = observer.update(t, model(t), state)
+    assert state.model.params["w"] == (12 + 14) / 2 and state.count == 2
+
+
 DECAYS = {
     "linear": lambda s: 1 - s,
     "cosine": lambda s: (1 + np.cos(np.pi * s)) / 2,
