@@ -23,7 +23,9 @@ def test_curves():
     # A dip below the target afterwards does not matter, nor does a NaN.
     assert analysis.rounds_to_target([0.1, np.nan, 0.5, 0.2], 0.5) == 3
     assert analysis.rounds_to_target([0.1, 0.4, 0.6], 0.5, rounds=[10, 20, 30]) == 30
-    assert analysis.speedup(None, 3) is None and analysis.speedup(3, None) is None
+    # The float32 that is nearest to 0.7 is less.
+    assert analysis.rounds_to_target([0.1, np.float32(0.7)], 0.7) == 2
+    assert {analysis.speedup(None, 3), analysis.speedup(3, None), analysis.speedup(3, 0)} == {None}
     np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], np.int64(2)), 0.5)
 
 
