@@ -97,7 +97,7 @@ def mix(coefficients, models):
         if not _is_float(leaves[0]):
             return leaves[0]
         parts = (coefficients[i] * np.asarray(leaves[i]).astype(np.float64) for i in used)
-        return jnp.asarray(sum(parts, np.zeros(np.shape(leaves[0]))), jnp.result_type(leaves[0]))
+        return sum(parts, np.zeros(np.shape(leaves[0]))).astype(np.asarray(leaves[0]).dtype)
 
     return jax.tree.map(combined, *models)
 

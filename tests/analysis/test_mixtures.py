@@ -54,3 +54,4 @@ def test_mixing_keeps_counters_and_dtypes():
     mixed = lambda count, value: {"count": jnp.int32(count), "w": jnp.full(2, value, jnp.bfloat16)}
     out = analysis.mix([0.25, 0.75], [mixed(3, 1.0), mixed(5, 2.0)])
     assert int(out["count"]) == 3 and out["w"].dtype == jnp.bfloat16 and float(out["w"][0]) == 1.75
+    assert analysis.mix([0.5, 0.5], [{"w": np.full(2, 1 / 3)}] * 2)["w"].tolist() == [1 / 3] * 2  # float64, too

@@ -68,5 +68,3 @@ def test_the_grid_surrounds_the_models():
     low, high = analysis.corners(plane).min(0), analysis.corners(plane).max(0)
     np.testing.assert_allclose([a[0], a[-1]], [low[0] - 0.2 * plane.a2, high[0] + 0.2 * plane.a2])
     np.testing.assert_allclose([b[0], b[-1]], [low[1] - 0.2 * plane.b3, high[1] + 0.2 * plane.b3])
-    a, b = analysis.grid(plane, points=4)
-    assert len(a) == len(b) == 4
