@@ -83,7 +83,7 @@ def stopped_seeds(source: Series) -> set[int]:
 
 
 def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
-    """Returns where evaluations stand on the horizontal axis: means over seeds [R].
+    """Returns where evaluations stand on the horizontal axis: means over the seeds that have all of them [R].
 
     Args:
       rounds: of its evaluations [R].
@@ -92,16 +92,17 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
     Raises:
       UserError: the evaluations have no such number.
     """
-    found: dict[int, list[float]] = {round: [] for round in rounds.tolist()}
+    found: dict[int, dict[int, float]] = {}
     for line in source.lines:
-        if line["round"] not in found:
+        if line["round"] not in rounds:
             continue
         value = line["bytes_down"] + line["bytes_up"] if x == "bytes" and "bytes_up" in line else line.get(x)
         if value is None:
             remedy = "train it with --clock=bandwidth" if x == "simulated_seconds" else "choose another --x"
             raise UserError(f"'{source.label}' has no {x} in round {line['round']}; {remedy}.")
-        found[line["round"]].append(value / 1e6 if x == "bytes" else value)
-    return [float(np.mean(values)) for values in found.values()]
+        found.setdefault(line["seed"], {})[line["round"]] = value / 1e6 if x == "bytes" else value
+    complete = [own for own in found.values() if len(own) == len(rounds)]
+    return [float(np.mean([own[round] for own in complete])) for round in rounds.tolist()]
 
 
 def compute(
