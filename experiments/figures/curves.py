@@ -28,41 +28,54 @@ AXES = {
 }
 
 
-def curve(
+def by_seed(
     lines: list[Line],
     readout: str = "model",
     metric: str = "accuracy",
     every: int = 1,
     stopped: Collection[int] = (),
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (rounds [R], values [S, R]) of one read-out for the rounds that every seed has; S >= 1.
+    diverged: bool = False,
+) -> dict[int, dict[int, float]]:
+    """Returns seed -> round -> value of one read-out, of the seeds that count.
 
-    Evaluations without the metric, such as those that leave out --eval_clients, are no points of the curve. Seeds that
-    diverged, or have fewer rounds than others, are left out unless all did; seeds that were stopped early are not left
-    out, so that the curve ends at the first stop.
+    Evaluations without the metric, such as those that leave out --eval_clients, are no points of a curve. Seeds that
+    diverged, or have fewer rounds than others, are left out unless all did; seeds that were stopped early are not.
 
     Args:
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
+      diverged: whether seeds that diverged count, too.
 
     Raises:
       UserError: there is no evaluation of the read-out, or it lacks the metric.
     """
-    by_seed: dict[int, dict[int, float]] = {}
+    found: dict[int, dict[int, float]] = {}
     known: dict[str, None] = {}
     for line in lines:
         if readout in line and line["round"] % every == 0:
             known |= dict.fromkeys(line[readout])
             if metric in line[readout]:
-                by_seed.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
-    if known and not by_seed:
+                found.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
+    if known and not found:
         raise UserError(f"metric '{metric}': {readout} has {', '.join(known)}.")
-    if not by_seed:
+    if not found:
         raise UserError(f"there is no evaluation of {readout} to draw.")
-    end, diverged = max(map(max, by_seed.values())), diverged_at(lines, readout)
-    complete = [own for seed, own in by_seed.items() if (max(own) == end or seed in stopped) and seed not in diverged]
-    used = complete or list(by_seed.values())
+    end, lost = max(map(max, found.values())), diverged_at(lines, readout)
+    counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in stopped
+    return {seed: own for seed, own in found.items() if counts(seed)} or found
+
+
+def curve(lines: list[Line], *which, **more) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (rounds [R], values [S, R]) of `by_seed` for the rounds that all of its seeds have; S >= 1."""
+    used = by_seed(lines, *which, **more).values()
     rounds = sorted(set.intersection(*map(set, used)))
     return np.array(rounds), np.array([[own[r] for r in rounds] for own in used])
+
+
+def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
+    seeds = by_seed(source.lines, source.readout, metric, stopped=stopped_seeds(source)).values()
+    shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
+    return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
 def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:

@@ -25,13 +25,13 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
     """
     methods = []
     for source in series:
-        rounds, values = curves.curve(source.lines, source.readout, metric)
-        shown = rounds > rounds[-1] - last
+        seeds = curves.last_rounds(source, metric, last)
         try:
-            std = [analysis.round_to_round_std(seed[shown], rounds[shown]) for seed in values]
+            std = [analysis.round_to_round_std(values, rounds) for rounds, values in seeds]
         except UserError as error:
             raise UserError(f"'{source.label}', last {last} rounds: {error}") from error
-        methods.append({"label": source.label, "std": std, "mean": style.plain(values[:, shown].mean(1))})
+        means = style.plain([values.mean() for _, values in seeds])
+        methods.append({"label": source.label, "std": style.plain(std), "mean": means})
     if not methods:
         raise UserError("there is no curve to measure; name a run.")
     return {"kind": KIND, "metric": metric, "last": last, "methods": methods}
@@ -51,16 +51,17 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             if len(std) > 1:
                 axis.plot(std, np.full(len(std), number), "o", color="black", markersize=3, alpha=0.7)
             level = float(style.scaled(metric, method["mean"]).mean())
-            longest = max(longest, float(std.max()))
-            axis.annotate(
-                f"{std.mean():.2f} (mean {level:.1f})", (float(std.max()), number), (5, 0), textcoords="offset points",
-                va="center", fontsize=7.5,
-            )  # fmt: skip
+            end = float(np.nan_to_num(std).max())
+            longest = max(longest, end)
+            text = f"{std.mean():.2f} (mean {level:.1f})" if np.isfinite(std).all() else "diverged"
+            axis.annotate(text, (end, number), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
         axis.set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
         axis.invert_yaxis()
         unit = "points" if style.is_share(metric) else metric
+        seeds = style.mean_of(len(method["std"]) for method in methods)
+        note = f" ({seeds}, dots: seeds)" if seeds else ""
         axis.set(
-            xlabel=f"std from round to round ({unit})\nover the last {result['last']} rounds",
+            xlabel=f"std from round to round ({unit})\nover the last {result['last']} rounds{note}",
             xlim=(0, 1.5 * longest or 1),
         )
         axis.grid(alpha=0.3, axis="x")

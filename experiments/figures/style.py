@@ -258,7 +258,7 @@ def save(figure: Figure, path: pathlib.Path, dpi: int | None = None) -> None:
 def mean_of(counts: Iterable[int]) -> str:
     """Returns 'mean of 5 seeds' for the numbers of seeds of lines or points; '' for single seeds."""
     numbers = sorted(set(counts))
-    if numbers == [1]:
+    if numbers in ([], [1]):
         return ""
     return f"mean of {numbers[0]} seeds" if len(numbers) == 1 else f"mean of {numbers[0]} to {numbers[-1]} seeds"
 

@@ -1,5 +1,6 @@
 """Figure of a metric against a parameter, such as heterogeneity, participation, local epochs or window sizes."""
 
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +30,8 @@ def compute(
     Args:
       methods: label -> value of the parameter -> a number per seed.
       parameter: label of its axis, with its unit.
-      lost: label -> values at which the method diverged or is near chance; they are marked, and not to scale.
+      lost: label -> values at which the method diverged or is near chance; they are marked, and not to scale. So are
+        values whose numbers are all NaN or infinite.
 
     Raises:
       UserError: there is nothing to draw, or a value without a number.
@@ -39,13 +41,14 @@ def compute(
         nowhere = not points and not (lost or {}).get(label)
         if nowhere or not all(len(numbers) for numbers in points.values()):
             raise UserError(f"'{label}' has a value of {parameter} without a result; leave it out.")
-        at = sorted(points)
-        means = [float(np.mean(points[x])) for x in at]
-        stds = [float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else None for x in at]
-        each = [style.plain(np.array(points[x], float)) for x in at]
-        entry = {"label": label, "x": [float(x) for x in at], "mean": style.plain(means), "std": stds, "seeds": each}
-        marked = {"lost": [float(x) for x in lost[label]]} if lost and lost.get(label) else {}
-        entries.append(entry | marked)
+        finite = {x: [number for number in points[x] if math.isfinite(number)] for x in sorted(points)}
+        at = [x for x in finite if finite[x]]
+        means = [float(np.mean(finite[x])) for x in at]
+        stds = [float(np.std(finite[x], ddof=1)) if len(finite[x]) > 1 else None for x in at]
+        each = [list(map(float, finite[x])) for x in at]
+        entry = {"label": label, "x": [float(x) for x in at], "mean": means, "std": stds, "seeds": each}
+        marked = sorted({*map(float, (lost or {}).get(label, ())), *map(float, finite.keys() - at)})
+        entries.append(entry | ({"lost": marked} if marked else {}))
     if not entries:
         raise UserError("there is no method to draw.")
     values = sorted({x for entry in entries for x in entry["x"] if x > 0})
@@ -62,7 +65,7 @@ def of_runs(
       parameter: a field of Config (`clients_per_round`), or the parameter of a choice (`partition.alpha`).
 
     Returns:
-      Algorithm and read-out -> value -> a number per seed.
+      Algorithm and read-out, without the parameter -> value -> a number per seed; NaN where all seeds diverged.
 
     Raises:
       UserError: a run's configuration has no such field, or it is not a number.
@@ -71,11 +74,17 @@ def of_runs(
     for source in series:
         config = source.header.get("config", {})
         value = _value(source.label, config, parameter)
-        name = " + ".join([config.get("algorithm", "?"), *config.get("wrap", [])])
+        names = []
+        for field, texts in (("algorithm", [config.get("algorithm", "?")]), ("wrap", config.get("wrap", []))):
+            for choice in map(parse, texts):
+                others = {name: v for name, v in choice.params.items() if f"{field}.{name}" != parameter}
+                names.append(str(choice._replace(params=others)))
+        name = " + ".join(names)
         name = name if source.readout == "model" else f"{name}: {source.readout}"
-        rounds, values = curves.curve(source.lines, source.readout, metric)
-        means = values[:, rounds > rounds[-1] - last].mean(1)
-        numbers.setdefault(name, {}).setdefault(value, []).extend(means.tolist())
+        means = [values.mean() if len(values) else math.nan for _, values in curves.last_rounds(source, metric, last)]
+        if curves.diverged_at(source.lines, source.readout).keys() >= {line["seed"] for line in source.lines}:
+            means = [math.nan] * len(means)  # the last rounds are those before, and too favorable
+        numbers.setdefault(name, {}).setdefault(value, []).extend(means)
     return numbers
 
 
@@ -99,8 +108,11 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     with style.panels(path, title) as (figure, grid):
         axis = grid[0, 0]
         ticks = sorted({x for method in result["methods"] for x in (*method["x"], *method.get("lost", ()))})
-        if result["log"]:
-            _logarithmic(axis, ticks)
+        positive = [x for x in ticks if x > 0]
+        if result["log"] and ticks[0] <= 0:  # linear from 0 to the smallest other value
+            axis.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
+        elif result["log"]:
+            axis.set_xscale("log")
         looks = style.looks([method["label"] for method in result["methods"]])
         for look, method in zip(looks, result["methods"], strict=True):
             mean, std = style.scaled(metric, method["mean"]), style.scaled(metric, method["std"])
@@ -122,12 +134,3 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         axis.grid(alpha=0.3)
         style.legend(axis, len(result["methods"]) + bool(marked))
     return figure
-
-
-def _logarithmic(axis, ticks: list[float]) -> None:
-    """Makes the axis logarithmic; if 0 is among the values, linear from 0 to the smallest other value."""
-    positive = [x for x in ticks if x > 0]
-    if ticks[0] <= 0 < len(positive):
-        axis.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
-    elif positive:
-        axis.set_xscale("log")

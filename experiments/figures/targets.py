@@ -29,7 +29,7 @@ def compute(
 ) -> dict[str, Any]:
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
 
-    A loss or RMSE reaches a target from above.
+    A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other.
 
     Raises:
       UserError: no target.
@@ -38,9 +38,12 @@ def compute(
         raise UserError("targets: name a run, and a value to reach, such as --target=0.6.")
     methods = []
     for source in series:
-        rounds, values = curves.curve(source.lines, source.readout, metric)
+        stopped = curves.stopped_seeds(source)
+        seeds = curves.by_seed(source.lines, source.readout, metric, stopped=stopped, diverged=True).values()
+        rounds = np.array(max(map(list, seeds), key=max))  # of the seed that trained longest
         sign = -1 if is_lower(metric) else 1
-        reached = [[analysis.rounds_to_target(sign * v, sign * target, rounds) for v in values] for target in targets]
+        signed = [(sign * np.array(list(own.values())), list(own)) for own in seeds]
+        reached = [[analysis.rounds_to_target(v, sign * target, at) for v, at in signed] for target in targets]
         entry: dict[str, Any] = {"label": source.label, "last": int(rounds[-1]), "rounds": reached}
         for name, (key, _) in COSTS.items():
             if all(key in line for line in source.lines):
@@ -48,8 +51,7 @@ def compute(
         methods.append(entry | {"mean": [_mean(seeds) for seeds in reached]})
     first = methods[0]
     for entry in methods:
-        pairs = zip(first["mean"], entry["mean"])
-        entry["speedup"] = [then / now if then and now else None for then, now in pairs]
+        entry["speedup"] = list(map(analysis.speedup, first["mean"], entry["mean"]))
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
 
 
@@ -151,6 +153,7 @@ def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
             text = _short(length) if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"
-    axis.set(xlabel=name, xlim=(0, 1.3 * longest))
+    seeds = style.mean_of(len(each) for method in methods for each in method["rounds"])
+    axis.set(xlabel=f"{name}\n({seeds})" if seeds else name, xlim=(0, 1.3 * longest))
     axis.grid(alpha=0.3, axis="x")
     axis.set_axisbelow(True)

@@ -18,18 +18,22 @@ def test_sweeps_are_means_over_seeds(tmp_path):
     assert one["x"] == [0, 1, 100] and one["mean"] == pytest.approx([0.1, 0.5, 0.7]) and found["log"]
     assert one["std"][0] is None and one["std"][1] == pytest.approx(np.std([0.4, 0.6], ddof=1))
     drawn(found, tmp_path)
+    gone = sweeps.compute({"a": {1: [np.nan, np.inf]}}, "tau", "loss")
+    assert gone["methods"] == [{"label": "a", "x": [], "mean": [], "std": [], "seeds": [], "lost": [1.0]}]
+    drawn(gone, tmp_path)
 
 
 def test_sweeps_read_their_parameter_from_runs():
-    config = {"algorithm": "fedavg", "partition": "dirichlet:alpha=0.3", "clients_per_round": 3, "wrap": ["ima"]}
+    config = {"algorithm": "ghb:tau=5", "partition": "dirichlet:alpha=0.3", "clients_per_round": 3, "wrap": ["ima"]}
     series = Series("a", [line(0, r, r / 10) for r in range(5)], header={"config": config})
-    assert sweeps.of_runs([series], "partition.alpha", last=2)["fedavg + ima"] == {0.3: [pytest.approx(0.35)]}
-    assert list(sweeps.of_runs([series], "clients_per_round")["fedavg + ima"]) == [3]
-    for parameter, message in (
-        ("nosuch", "--nosuch"),
-        ("partition", "not a number"),
-        ("partition.tau", "not a number"),
-    ):
+    assert sweeps.of_runs([series], "partition.alpha", last=2)["ghb:tau=5 + ima"] == {0.3: [pytest.approx(0.35)]}
+    # The parameter is not in the label, and the untrained model of round 0 in no mean.
+    other = series._replace(header={"config": config | {"algorithm": "ghb:tau=9"}})
+    found = sweeps.of_runs([series, other], "algorithm.tau", last=9)
+    assert found == {"ghb + ima": {5: [pytest.approx(0.25)], 9: [pytest.approx(0.25)]}}
+    lost = series._replace(lines=[*series.lines, line(0, 5, 0.5, "nan")])
+    assert np.isnan(sweeps.of_runs([lost], "clients_per_round")["ghb:tau=5 + ima"][3]).all()
+    for parameter, message in (("nosuch", "--nosuch"), ("partition", "a number"), ("partition.tau", "a number")):
         refused(message, sweeps.of_runs, [series], parameter)
     refused("without a result", sweeps.compute, {"a": {1: []}}, "alpha")
 
@@ -42,7 +46,9 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     assert found["methods"][1]["std"] == pytest.approx([0.05 / 2**0.5] * 2)
     assert found["methods"][1]["mean"] == pytest.approx([np.mean(np.arange(10, 20) / 20)] * 2)
     drawn(found, tmp_path)
-    refused("'jagged'.*1 round", smoothness.compute, [Series("jagged", jagged[:1])])
+    refused("'jagged'.*1 round", smoothness.compute, [Series("jagged", jagged[:2])])
+    assert smoothness.draw(found, None, "").axes[0].get_xlabel().endswith("10 rounds (mean of 2 seeds, dots: seeds)")
+    drawn(smoothness.compute([Series("nan", [line(0, r, 0.1, "nan") for r in range(5)])], "loss"), tmp_path)
 
 
 def test_targets_per_seed(tmp_path):
@@ -55,6 +61,10 @@ def test_targets_per_seed(tmp_path):
     assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
+    assert targets.draw(found, None, "").axes[0].get_xlabel() == "round (first)\n(mean of 2 seeds)"
+    # A seed that diverges has not reached the target either.
+    lost = fast._replace(lines=[*fast.lines[:8], line(1, 4, 0.1, "nan")])
+    assert targets.compute([lost], [0.4])["methods"][0]["rounds"] == [[4, None]]
     refused("--target", targets.compute, [slow], [])
 
 
