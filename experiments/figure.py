@@ -202,13 +202,15 @@ def _labels(arguments: Runs, options: Any) -> Answer:
         unused.refuse(["dataset", "num_clients"], "on runs, which have their own")
     histograms: dict[str, Any] = {}
     for label, directory in _directories(runs, options.labels if not partitions else ()).items():
-        sources.config_of(directory)
-        prepared = prepared_run(directory, data_dir=options.data_dir)
-        seed = options.seed if options.seed in prepared.federations else prepared.config.seeds[0]
+        seeds = sources.config_of(directory)["seeds"]
+        seed = options.seed if options.seed in seeds or flags.FLAGS["seed"].present else seeds[0]
+        prepared = prepared_run(directory, [seed], data_dir=options.data_dir)
         counts = prepared.federations[seed].info.get("train")
+    datasets: dict[str, data.Dataset] = {}
         if counts is None:
             raise UserError(f"{directory}: '{prepared.dataset.name}' has no classes; label histograms need some.")
-        histograms[label], dataset = counts, prepared.dataset
+        histograms[label] = counts
+        datasets[prepared.dataset.name] = prepared.dataset
     if partitions:
         dataset = data.load(options.dataset, options.data_dir)
         histograms |= labels.of_partitions(dataset, partitions, options.num_clients, options.seed)
@@ -217,6 +219,10 @@ def _labels(arguments: Runs, options: Any) -> Answer:
 
 
 def _clients(arguments: Runs, options: Any) -> Answer:
+        datasets[dataset.name] = dataset
+    if len(datasets) > 1:
+        raise UserError(f"labels: the data sets are {', '.join(datasets)}; draw a picture of each.")
+    (dataset,) = datasets.values()
     directories = _directories(arguments, options.labels)
     tables = {label: client_table(path, options.seed, options.round) for label, path in directories.items()}
     metric = options.metric or ("accuracy" if any("accuracy" in c for t in tables.values() for c in t) else "rmse")

@@ -27,6 +27,8 @@ REFUSED = [
     ("figure labels iid --clients=1000", "0..99"),
     ("figure staleness RUN", "synchronous | --asynchronous"),
     ("figure odd.json", "not a stored figure"),
+    ("figure labels RUN --seed=3", "seed=3 | seeds 0, 4"),
+    ("figure labels RUN iid --dataset=mnist_synthetic", "data sets are digits, mnist"),
     ("figure part.json", "all data of a figure"),
     ("figure gone.json", "can't be read"),
     ("curves", "name the runs"),
