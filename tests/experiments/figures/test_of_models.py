@@ -1,10 +1,12 @@
 """Figures of trained models: planes, lines, factors of the loss and forgetting, against direct evaluations."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 
+from experiments import figure
 from experiments.figures import factors, forgetting, line, models, plane, probing
 from fedwin import analysis, client_models, load, sampling
 from fedwin.errors import UserError
@@ -52,6 +54,16 @@ def test_points_of_a_plane_are_direct_evaluations(loaded, on_plane, tmp_path):
     with pytest.raises(UserError, match="one line"):
         one, two = list(named.values())[:2]
         plane.compute(trained[0], {"a": one, "b": two, "c": one})
+
+
+@pytest.mark.slow
+def test_clients_receive_the_model_and_not_the_read_out_of_the_address(finished):
+    options = types.SimpleNamespace(clients="012", seed=0, data_dir=None, labels=[], points=2, examples=50)
+    *_, received, average = figure._plane([f"{finished}@3:wima2"], options)[0]["points"]
+    assert [received["label"], average["label"]] == ["received model", "fedavg: wima2, round 3"]
+    trained, at = models.named([f"{finished}@3", f"{finished}@3:wima2"])
+    through = analysis.plane(*client_models(trained, [0, 1, 2]))
+    assert [received["a"], average["a"]] == pytest.approx([analysis.place(through, one).a for one in at.values()])
 
 
 def test_the_ends_of_a_line_are_the_evaluations_of_the_run(finished, tmp_path):
