@@ -47,7 +47,7 @@ def compute(
     for directory in runs.values():
         rounds_of(directory, seed)
     models = loaded([Address(str(directory), round) for directory in runs.values()], seed, data_dir)
-    chosen = list(probing.cohort(models[0], clients, CLIENTS))
+    chosen = probing.cohort(models[0], clients, CLIENTS)
     if len(chosen) < 2:
         raise UserError(f"forgetting: {len(chosen)} client(s); at least two are needed.")
     entries = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
@@ -60,13 +60,13 @@ def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
+    # The received model; some methods evaluate another one.
+    models = [Variables(trained.run.params, trained.run.stats), *client_models(trained, clients)]
     rows = [part.client(client) for client in clients]
     empty = [client for client, own in zip(clients, rows) if not len(own)]
     if empty:
         raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
     examples = probing.of_clients(trained, clients, held_out=held_out is not None)
-    # The received model; some methods evaluate another one.
-    models = [Variables(trained.run.params, trained.run.stats), *client_models(trained, clients)]
     right = np.argmax(probing.logits(trained, models, examples["x"]), -1) == examples["y"]
     ends = np.cumsum([len(own) for own in rows])[:-1]
     accuracy = np.stack([part.mean(1) for part in np.split(right, ends, 1)], 1)

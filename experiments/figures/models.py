@@ -90,7 +90,7 @@ def named(
       labels: one per model; empty: labels contain what distinguishes the models.
 
     Raises:
-      UserError: as of `address` and `loaded`; two models are the same, or the number of labels is another.
+      UserError: as of `address` and `loaded`; two models are the same, or labels are equal, too few or too many.
     """
     addresses = [address(text) for text in texts]
     models = loaded(addresses, seed, data_dir)
@@ -105,6 +105,6 @@ def named(
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"'{name}' is given twice; give different models.")
-    if labels and len(labels) != len(texts):
-        raise UserError(f"{len(labels)} label(s) for {len(texts)} model(s); give one each.")
+    if labels and not len(set(labels)) == len(labels) == len(texts):
+        raise UserError(f"{len(set(labels))} different label(s) for {len(texts)} model(s); give one each.")
     return models[0], {name: model.variables for name, model in zip(labels or names, models)}
