@@ -74,12 +74,13 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("labels", [], "A label per run or model; by default the names of the directories.")
     flags.DEFINE_string("data_dir", None, "Folder of the data set's files, if it has moved.")
     flags.DEFINE_integer("seed", 0, "Seed of the runs, or of partitions.", lower_bound=0, upper_bound=MOST)
-    flags.DEFINE_list("clients", [], "Clients that train or are shown: 3,7,11; by default those of the next round.")
+    flags.DEFINE_list("clients", [], "Clients that train or are shown: 3,7,11; by default the next round's or first.")
     text = "forgetting, clients: round of the checkpoint or evaluation; by default the newest."
     flags.DEFINE_integer("round", None, text, lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
     flags.DEFINE_integer("replicas", 2, "factors: how often every client trains.", lower_bound=1)
-    flags.DEFINE_integer("examples", 0, "Evaluate on so many examples, drawn once; 0: all.", lower_bound=0)
+    text = "Evaluate on so many examples, drawn once; 0: all (factors: 2,000)."
+    flags.DEFINE_integer("examples", 0, text, lower_bound=0)
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
