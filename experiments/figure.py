@@ -206,12 +206,12 @@ def _labels(arguments: Runs, options: Any) -> Answer:
     else:
         unused.refuse(["dataset", "num_clients"], "on runs, which have their own")
     histograms: dict[str, Any] = {}
+    datasets: dict[str, data.Dataset] = {}
     for label, directory in _directories(runs, options.labels if not partitions else ()).items():
         seeds = sources.config_of(directory)["seeds"]
         seed = options.seed if options.seed in seeds or flags.FLAGS["seed"].present else seeds[0]
         prepared = prepared_run(directory, [seed], data_dir=options.data_dir)
         counts = prepared.federations[seed].info.get("train")
-    datasets: dict[str, data.Dataset] = {}
         if counts is None:
             raise UserError(f"{directory}: '{prepared.dataset.name}' has no classes; label histograms need some.")
         histograms[label] = counts
@@ -219,15 +219,15 @@ def _labels(arguments: Runs, options: Any) -> Answer:
     if partitions:
         dataset = data.load(options.dataset, options.data_dir)
         histograms |= labels.of_partitions(dataset, partitions, options.num_clients, options.seed)
+        datasets[dataset.name] = dataset
+    if len(datasets) > 1:
+        raise UserError(f"labels: the data sets are {', '.join(datasets)}; draw a picture of each.")
+    (dataset,) = datasets.values()
     result = labels.compute(histograms, dataset.class_names, ids or labels.CLIENTS)
     return result, f"{dataset.name}: classes that clients hold"
 
 
 def _clients(arguments: Runs, options: Any) -> Answer:
-        datasets[dataset.name] = dataset
-    if len(datasets) > 1:
-        raise UserError(f"labels: the data sets are {', '.join(datasets)}; draw a picture of each.")
-    (dataset,) = datasets.values()
     directories = _directories(arguments, options.labels)
     tables = {label: client_table(path, options.seed, options.round) for label, path in directories.items()}
     metric = options.metric or ("accuracy" if any("accuracy" in c for t in tables.values() for c in t) else "rmse")
@@ -266,16 +266,6 @@ KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {
 }
 
 
-def check(kind: str, runs: Runs) -> None:
-    """Checks the arguments: raises UserError for an unknown kind, or without a run."""
-    if kind == "curves":
-        raise UserError("curves are drawn by another subcommand: fedwin curves RUN ....")
-    if kind not in KINDS:
-        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
-    if not runs:
-        raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
-
-
 def main(argv: list[str]) -> None:
     """Computes and draws one figure."""
     options = flags.FLAGS
@@ -285,8 +275,13 @@ def main(argv: list[str]) -> None:
     redrawn = kind.endswith(".json") and not runs
     if redrawn:
         unused.refuse_others(("out", "format", "title"), GROUPS, "on a stored figure")
+    elif kind == "curves":
+        raise UserError("curves are drawn by another subcommand: fedwin curves RUN ....")
+    elif kind not in KINDS:
+        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
+    elif not runs:
+        raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
     else:
-        check(kind, runs)
         unused.refuse_others(("out", "format", "title", *KINDS[kind][1]), GROUPS, f"on a figure of kind {kind}")
     usual = pathlib.Path(kind).stem
     out = picture_format.path_of(usual if options.out is None else options.out, f"{usual}.png", options.format)

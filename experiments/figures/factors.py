@@ -85,17 +85,21 @@ def at_checkpoint(
     Raises:
       UserError: fewer than two clients.
     """
+    from scipy.special import softmax  # takes a third of a second to import
+
     ids = probing.cohort(trained, clients, most=trained.prepared.setting.num_clients)
     if len(ids) < 2:
         raise UserError(f"factors: {len(ids)} client(s); with fewer than two nothing is averaged.")
-    models = [client_models(_other_batches(trained, replica), ids) for replica in range(replicas)]
-    partition = trained.prepared.federations[trained.seed].partition
-    weights = partition.sizes[ids] / partition.sizes[ids].sum()
+    # Another key gives other batches; replica 0 is the run itself.
+    run_of = lambda n: trained.run._replace(key=jax.random.fold_in(trained.run.key, n)) if n else trained.run
+    models = [client_models(dataclasses.replace(trained, run=run_of(replica)), ids) for replica in range(replicas)]
+    sizes = trained.prepared.federations[trained.seed].sizes[ids]
+    weights, most = sizes / sizes.sum(), max(count // len(ids), 1)
     center = analysis.mix(weights, models[0])
-    train, owner = _of_clients(trained, ids, count)
+    train, owner = probing.of_clients(trained, ids, most=most), np.repeat(np.arange(len(ids)), np.minimum(sizes, most))
     outputs = probing.logits(trained, [model for replica in models for model in replica], train["x"])
     labels = np.asarray(train["y"])
-    shares, target = _softmax(outputs), np.eye(outputs.shape[-1])[labels]
+    shares, target = softmax(outputs.astype(np.float64), -1), np.eye(outputs.shape[-1])[labels]
     split = analysis.factors(shares.reshape(replicas, len(ids), *target.shape), target, owner, weights)
     wrong = (np.argmax(outputs[: len(ids)], -1) != labels).astype(float)
     own, others = analysis.by_ownership(wrong, owner)
@@ -119,25 +123,6 @@ def at_checkpoint(
     }
 
 
-def _other_batches(trained: TrainedModel, replica: int) -> TrainedModel:
-    """Returns the run with another random key; replica 0 is the run itself."""
-    if not replica:
-        return trained
-    return dataclasses.replace(trained, run=trained.run._replace(key=jax.random.fold_in(trained.run.key, replica)))
-
-
-def _of_clients(trained: TrainedModel, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Returns up to count / len(ids) training examples of each client, and the position in `ids` of their owner."""
-    most = max(count // len(ids), 1)
-    sizes = np.minimum(trained.prepared.federations[trained.seed].sizes[ids], most)
-    return probing.of_clients(trained, ids, most=most), np.repeat(np.arange(len(ids)), sizes)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    raised = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
-    return raised / raised.sum(-1, keepdims=True)
-
-
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws panels over rounds, a color per run. `panels` of the result may select some of PANELS."""
     shown = result.get("panels") or list(PANELS)
@@ -158,17 +143,12 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.grid(alpha=0.3)
             axis.set_ylim(bottom=0) if not name.startswith("cov") else axis.set_ylim(0, 1.03)
             if len(curves) > 1:
-                _dashes(axis, curves)
+                gray = [{"linestyle": dash} | (HOLLOW if place else {}) for place, (_, _, dash) in enumerate(curves)]
+                handles = [axis.plot([], [], color="0.3", marker="o", **look)[0] for look in gray]
+                axis.legend(handles, [suffix for _, suffix, _ in curves], loc="best", fontsize=6.5)
             if name == "variance" and result["replicas"] < 2:
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
         # The common legend shows the runs by color, those of the panels the dashes.
         handles = [grid[0, 0].plot([], [], **of_run | {"linestyle": "-"})[0] for of_run in looks]
         figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
     return figure
-
-
-def _dashes(axis, curves: Sequence[tuple[str, str, str]]) -> None:
-    look = {"color": "0.3", "marker": "o"}
-    looks = [look | {"linestyle": dash} | (HOLLOW if place else {}) for place, (_, _, dash) in enumerate(curves)]
-    handles = [axis.plot([], [], **each)[0] for each in looks]
-    axis.legend(handles, [suffix for _, suffix, _ in curves], loc="best", fontsize=6.5)

@@ -51,8 +51,10 @@ def compute(
     further = dict(further or {})
     through = analysis.plane(*corners.values())
     a, b = analysis.grid(through, margin, points)
-    rows = [_coefficients(through, x, y) for y in b for x in a]
-    rows += [*np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
+    # As in `analysis.point`.
+    third = np.repeat(b, len(a)) / through.b3
+    second = (np.tile(a, len(b)) - third * through.a3) / through.a2
+    rows = [*np.stack([1 - second - third, second, third], 1), *np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
     in_plane = np.pad(rows, ((0, 0), (0, len(further))))
     coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
     evaluate, batches = probing.probe(trained, [split], count)
@@ -83,13 +85,6 @@ def _places(
         {"label": label, "role": role, "a": float(a), "b": float(b), "residual": residual}
         for label, role, a, b, residual in places
     ]
-
-
-def _coefficients(through: analysis.Plane, a: float, b: float) -> np.ndarray:
-    """Returns the coefficients of the three models at the point (a, b), as in `analysis.point`."""
-    third = b / through.b3
-    second = (a - third * through.a3) / through.a2
-    return np.array([1 - second - third, second, third])
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

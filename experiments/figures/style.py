@@ -193,11 +193,7 @@ def numbers(values) -> np.ndarray:
 def plain(values) -> Any:
     """Returns an array as nested lists of Python numbers, with None for NaN and infinity, which JSON lacks."""
     values = np.asarray(values)
-    if values.dtype.kind in "iub":
-        return values.tolist()
-    plain = values.astype(object)
-    plain[~np.isfinite(values)] = None
-    return plain.tolist()
+    return np.where(np.isfinite(values), values.astype(object), None).tolist()
 
 
 def subplots(*shape: int, figsize: tuple[float, float], **options) -> tuple[Figure, Any]:

@@ -52,18 +52,6 @@ def test_the_terms_add_up(weights):
         np.testing.assert_allclose(ours.bound, split, rtol=1e-12)
 
 
-def test_equal_clients_have_the_corollaries():
-    f, y, owner = drawn()
-    clients = f.shape[1]
-    ours = analysis.factors(f, y, owner, np.ones(clients))
-    spread = f - f.mean(0)
-    cov = np.einsum("sknc,sjnc->kjn", spread, spread) / len(f)
-    off = ~np.eye(clients, dtype=bool)
-    np.testing.assert_allclose(ours.variance, cov[~off].mean() / clients, rtol=1e-12)
-    np.testing.assert_allclose(ours.covariance, cov[off].mean() * (clients - 1) / clients, rtol=1e-9)
-    assert ours.covariance >= (clients - 1) / clients * cov[off].min(0).mean()
-
-
 def test_one_replica_is_a_plug_in_estimate():
     f, y, owner = drawn(replicas=1)
     ours = analysis.factors(f, y, owner)
