@@ -193,7 +193,9 @@ def numbers(values) -> np.ndarray:
 def plain(values) -> Any:
     """Returns an array as nested lists of Python numbers, with None for NaN and infinity, which JSON lacks."""
     values = np.asarray(values)
-    return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    plain = values.astype(object)
+    plain[~np.isfinite(values)] = None
+    return plain.tolist()
 
 
 def subplots(*shape: int, figsize: tuple[float, float], **options) -> tuple[Figure, Any]:
