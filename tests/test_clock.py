@@ -17,6 +17,7 @@ from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.run_lines import lines
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
 SMALL = Config(
@@ -166,12 +167,9 @@ def test_a_clock_changes_nothing_else(whole, tmp_path):
 @pytest.mark.slow
 def test_a_killed_run_with_a_clock_resumes(whole, tmp_path):
     """A run of which only the checkpoint after round 3 is left."""
-    shutil.copytree(whole[0], tmp_path / "resumed")
-    for name in ("summary.json", "checkpoints/seed_0/6"):
-        path = tmp_path / "resumed" / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    fedwin.run(config(tmp_path / "resumed"), quiet=True)
-    assert lines(tmp_path / "resumed", seed=0) == lines(whole[0], seed=0)
+    resumed = interrupted(shutil.copytree(whole[0], tmp_path / "resumed"), 3)
+    fedwin.run(config(resumed), quiet=True)
+    assert_same_outcome(resumed, whole[0])
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]
     for seed in summary["seeds"].values():
         for name in TIMES:
             del seed[name]
-    return leaves, lines(directory), summary
+    return leaves, sorted(lines(directory), key=lambda line: (line["seed"], line["round"])), summary
 
 
 def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
@@ -41,6 +41,16 @@ def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
     (a, *rest), (b, *others) = outcome(mine), outcome(theirs)
     assert {name: leaf.tobytes() for name, leaf in a.items()} == {name: leaf.tobytes() for name, leaf in b.items()}
     assert rest == others
+
+
+def interrupted(directory: pathlib.Path, round: int) -> pathlib.Path:
+    """Makes of a finished run what a process that was killed after the checkpoints of a round would have left."""
+    for name in ("summary.json", "SHA256SUMS"):
+        (directory / name).unlink()
+    for checkpoint in (directory / "checkpoints").glob("*/[0-9]*"):
+        if int(checkpoint.name) > round:
+            shutil.rmtree(checkpoint)
+    return directory
 
 
 def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:

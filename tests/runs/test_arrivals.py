@@ -24,6 +24,7 @@ from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.run_lines import lines
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 K, SIZE, CONCURRENCY, STEPS, LR = 20, 3, 8, 5, 0.1
 RANDOM = np.random.default_rng(0)
@@ -194,13 +195,9 @@ def test_what_an_evaluation_tells(whole):
 
 
 def test_a_resumed_run_has_the_same_bits(whole, tmp_path):
-    shutil.copytree(whole[0], tmp_path / "again")
-    for name in ("summary.json", "checkpoints/seed_0/8"):
-        path = tmp_path / "again" / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    again = trained(tmp_path / "again", seeds=[0, 1])
-    same((again.params, again.state), (whole[1].params, whole[1].state))
-    assert lines(tmp_path / "again", seed=0) == lines(whole[0], seed=0)
+    again = interrupted(shutil.copytree(whole[0], tmp_path / "again"), 4)
+    trained(again, seeds=[0, 1])
+    assert_same_outcome(again, whole[0])
 
 
 def test_a_fork_goes_on_with_the_clients_in_training(whole, tmp_path):
@@ -332,8 +329,7 @@ def test_old_models_elsewhere_have_the_bits_of_the_device(whole, tmp_path, monke
         assert lines(copy, seed=0) == lines(whole[0], seed=0) and found.keys() == expected.keys()
         same(*({name: np.asarray(leaf) for name, leaf in each.items()} for each in (found, expected)))
         same(*(fedwin.client_models(directory, [3]) for directory in (copy, whole[0])))
-        (copy / "summary.json").unlink()
-        shutil.rmtree(copy / "checkpoints" / "seed_0" / "8")
+        interrupted(copy, 4)
 
 
 @pytest.mark.slow

@@ -1,16 +1,13 @@
 """Runs on shifted, drifting and long-tailed data: strategies, streams, vmapped seeds, resuming, identity, refusals."""
 
 import dataclasses
-import itertools
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
 import fedwin
 from experiments.figures import probing
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import data_hashes, set_fields
 from fedwin.runs.metrics_log import read_lines
@@ -18,6 +15,7 @@ from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
 from tests.run_lines import lines
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 PLAIN = Config(
     dataset="digits",
@@ -79,14 +77,9 @@ def test_every_way_to_execute_gives_the_same_numbers(whole, tmp_path, changes):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(whole, tmp_path):
-    copy = shutil.copytree(whole[0], tmp_path / "run")
-    (copy / "summary.json").unlink()
-    for seed, round in itertools.product((0, 1), (4, 6)):
-        shutil.rmtree(copy / "checkpoints" / f"seed_{seed}" / str(round))
+    copy = interrupted(shutil.copytree(whole[0], tmp_path / "run"), 2)
     fedwin.run(dataclasses.replace(SMALL, out_dir=str(copy)), quiet=True)
-    assert sorted(lines(copy), key=place) == sorted(lines(whole[0]), key=place)
-    mine, theirs = (Checkpoints(each / "checkpoints" / "seed_1").latest()[0] for each in (copy, whole[0]))
-    jax.tree.map(np.testing.assert_array_equal, mine, theirs)
+    assert_same_outcome(copy, whole[0])
 
 
 def test_drift_and_tail_are_visible(whole):

@@ -26,6 +26,7 @@ from fedwin.runs.timing import Timing
 from fedwin.testing import federations
 from tests.refusals import refused
 from tests.runs import test_processes
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 # Sizes of the clients' training and test parts; the last two test clients never train, and client 1 has no test part.
 TRAIN, TEST = (9, 4, 14, 6, 5, 11), (3, 0, 9, 2, 5, 4, 7, 11)
@@ -160,18 +161,14 @@ def test_weighted_means_over_seen_and_unseen_clients_make_up_the_pooled_value(na
 
 def test_a_resumed_run_writes_the_same_tables(natural, tmp_path):
     """An interrupted run has a checkpoint of round 0, a table of round 3, and remains of a killed write."""
-    copy = tmp_path / "copy"
-    shutil.copytree(natural, copy)
-    (copy / "summary.json").unlink()
-    shutil.rmtree(copy / "checkpoints" / "seed_0" / "6")
+    copy = interrupted(shutil.copytree(natural, tmp_path / "copy"), 0)
     client_file(copy, 0, 3).with_name(".round_6.npz.abc").write_bytes(b"half")
     train(copy)
     names = sorted(path.name for path in (copy / "clients" / "seed_0").iterdir())
     assert names == ["round_3.npz", "round_6.npz"]
     for round in (3, 6):
         assert client_file(copy, 0, round).read_bytes() == client_file(natural, 0, round).read_bytes()
-        one, other = ({**lines_of(d)[round], "seconds": 0} for d in (copy, natural))
-        assert one == other
+    assert_same_outcome(copy, natural)
 
 
 def test_an_altered_table_is_refused(natural, tmp_path):

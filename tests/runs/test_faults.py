@@ -21,7 +21,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
-from tests.runs.disturbance import Disk
+from tests.runs.disturbance import Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -161,9 +161,7 @@ def test_an_interrupted_call_from_python_leaves_nothing_open(tmp_path, monkeypat
 @pytest.fixture
 def unfinished(copied):
     """A run that was killed before its summary."""
-    for name in ("summary.json", "SHA256SUMS"):
-        (copied / name).unlink()
-    return copied
+    return interrupted(copied, 12)
 
 
 def metrics(directory):

@@ -17,7 +17,7 @@ from fedwin.runs import checkpoint
 from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.run_lines import lines
-from tests.runs.disturbance import flags_of, killed_at, started
+from tests.runs.disturbance import flags_of, interrupted, killed_at, started
 from tests.runs.test_start import leaves
 
 PLACES = ("device", "host", "file")
@@ -98,16 +98,11 @@ def test_a_run_resumes_with_its_rows_and_windows_in_another_place(places, tmp_pa
     """From the file to the host and back, each time from a checkpoint of the other."""
     copy = shutil.copytree(places["file"], tmp_path / "run")
     for place in ("host", "file"):
-        unfinished(copy)
+        interrupted(copy, 10)
         run(copy, place)
         assert isinstance(leaves(copy, 15)[row_of(copy)], SnapshotLeaf) == (place == "file")
         assert isinstance(leaves(copy, 15)[RINGS[0]], SnapshotRing) == (place == "file")
         same(copy, places["device"])
-
-
-def unfinished(directory):
-    shutil.rmtree(directory / "checkpoints" / "seed_0" / "15")
-    (directory / "summary.json").unlink()
 
 
 @pytest.mark.slow
@@ -119,7 +114,7 @@ def test_a_table_in_files_of_its_own_goes_everywhere(tmp_path, monkeypatch):
     monkeypatch.setattr(blockwise, "BLOCK_BYTES", 4000)
     copy = run(tmp_path / "run", "auto", strategy=strategy)
     for table in ("device", "host", "device", "file"):
-        unfinished(copy)
+        interrupted(copy, 10)
         run(copy, "auto", table=table, strategy=strategy)
         same(copy, whole)
 

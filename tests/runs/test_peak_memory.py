@@ -3,11 +3,12 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
+
+from tests.runs.disturbance import interrupted
 
 ROOT = pathlib.Path(__file__).parents[2]
 # 100 clients with 3.9 MB each.
@@ -50,8 +51,7 @@ def test_a_client_table_is_in_memory_once(devices, tmp_path):
     begun, said = peak(tmp_path / "fedhbm", devices, "--algorithm=fedhbm")
     announced = float(re.search(r"client table ([0-9.]+) MB", said)[1]) * 1e6
     assert announced > 390e6
-    shutil.rmtree(tmp_path / "fedhbm" / "checkpoints" / "seed_0" / "4")
-    (tmp_path / "fedhbm" / "summary.json").unlink()
+    interrupted(tmp_path / "fedhbm", 2)
     resumed, said = peak(tmp_path / "fedhbm", devices, "--algorithm=fedhbm")
     assert "resuming after round 2" in said
     print(f"{devices} devices: {[(x - without) / announced for x in (begun, resumed)]} of {announced / 1e6:.0f} MB")

@@ -17,6 +17,7 @@ from fedwin.runs.checkpoint import Checkpoints
 from tests.refusals import refused
 from tests.run_lines import lines
 from tests.runs.conftest import RUN
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 SMALL = dataclasses.replace(
     RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3
@@ -69,19 +70,12 @@ def test_a_run_leaves_what_it_should(finished):
 def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
     directory, _ = finished
-    copy = tmp_path / "copy"
-    shutil.copytree(directory, copy)
-    for name in ("summary.json", "SHA256SUMS"):
-        (copy / name).unlink()
-    for checkpoint in (copy / "checkpoints" / "seed_0").iterdir():
-        if checkpoint.name.isdigit() and int(checkpoint.name) > keep:
-            shutil.rmtree(checkpoint)
+    copy = interrupted(shutil.copytree(directory, tmp_path / "copy"), keep)
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
     (copy / ".config.json.1234").write_text("{")
     fedwin.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
-    assert lines(copy) == lines(directory)
-    jax.tree.map(np.testing.assert_array_equal, final(copy), final(directory))
+    assert_same_outcome(copy, directory)
 
 
 def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):

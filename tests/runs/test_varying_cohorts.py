@@ -4,17 +4,16 @@ import dataclasses
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.run_lines import lines
+from tests.runs.disturbance import assert_same_outcome, interrupted
 
 SMALL = Config(
     dataset="digits",
@@ -84,21 +83,10 @@ def test_an_empty_round_repeats_the_model(tmp_path):
 @pytest.mark.slow
 def test_resumed_is_uninterrupted(whole, tmp_path):
     directory, _ = whole
-    for keep in ([0], [0, 6]):
-        again = tmp_path / f"to_{keep[-1]}"
-        shutil.copytree(directory, again)
-        for checkpoint in (again / "checkpoints" / "seed_0").iterdir():
-            if checkpoint.name.isdecimal() and int(checkpoint.name) not in keep:
-                shutil.rmtree(checkpoint)
-        (again / "summary.json").unlink()
+    for round in (0, 6):
+        again = interrupted(shutil.copytree(directory, tmp_path / f"to_{round}"), round)
         run(again)
-        same(again, directory)
-
-
-def same(mine, theirs):
-    assert lines(mine) == lines(theirs)
-    a, b = (Checkpoints(each / "checkpoints" / "seed_0").load(14)[0] for each in (mine, theirs))
-    jax.tree.map(np.testing.assert_array_equal, a, b)
+        assert_same_outcome(again, directory)
 
 
 def close(mine, theirs):
