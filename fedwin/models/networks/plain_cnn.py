@@ -1,7 +1,6 @@
 """Plain CNNs: convolutions and pools one after another, with or without GroupNorm or dropout."""
 
 import functools
-import itertools
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -16,47 +15,106 @@ from fedwin.models.network_builder import Width, check_groups, network, widths_o
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
-class PlainCNN(nn.Module):
-    """(conv k x k[, GN], ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier.
+class ConvLayer(NamedTuple):
+    """A convolution of a Stack.
+
+    Attributes:
+      pad: pixels of zeros on each side.
+      pool: side of the max-pool's window; 0: no pool.
+    """
+
+    width: int
+    size: int = 3
+    stride: int = 1
+    pad: int = 1
+    pool: int = 0
+    pool_stride: int = 2
+
+
+class DenseLayer(NamedTuple):
+    """A dense layer of a Stack."""
+
+    width: int
+    norm: bool = False
+    relu: bool = True
+
+
+class Stack(nn.Module):
+    """(conv[, GN], ReLU[, max-pool]) per entry of `convs`, (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
 
     PyTorch's initialization.
 
     Attributes:
-      kernel_size: side k of the windows.
-      groups: groups of GroupNorm; 0: no normalization.
+      groups: groups of GroupNorm; 0: no normalization of convolutions.
+      adaptive: side that the feature map is averaged to before flattening, 0 for none.
     """
 
-    widths: tuple[int, ...]
-    hidden: tuple[int, ...]
+    convs: tuple[ConvLayer, ...]
+    hidden: tuple[DenseLayer, ...]
     num_classes: int
-    kernel_size: int = 5
-    padding: str = "VALID"
     groups: int = 0
+    adaptive: int = 0
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
-        window = (self.kernel_size, self.kernel_size)
-        for i, width in enumerate(self.widths):
-            x = torch_conv(x, width, window, padding=self.padding, dtype=self.dtype, name=f"conv{i + 1}")
-            if self.groups:
-                x = GroupNorm(self.groups, dtype=self.dtype, name=f"conv{i + 1}_norm")(x)
-            x = nn.relu(max_pool(x, (2, 2)))
+        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
+        for i, conv in enumerate(self.convs, start=1):
+            edges = ((conv.pad, conv.pad), (conv.pad, conv.pad))
+            x = torch_conv(x, conv.width, (conv.size, conv.size), conv.stride, edges, dtype=self.dtype, name=f"conv{i}")
+            x = norm(f"conv{i}_norm")(x) if self.groups else x
+            if conv.pool:
+                x = max_pool(x, (conv.pool, conv.pool), (conv.pool_stride, conv.pool_stride))
+            x = nn.relu(x)  # after the pool: max and ReLU commute
+        if self.adaptive:
+            x = adaptive_avg_pool(x, self.adaptive)
         x = flatten(x)
-        for i, width in enumerate(self.hidden):
-            x = nn.relu(torch_dense(x, width, dtype=self.dtype, name=f"dense{i + 1}"))
+        for i, dense in enumerate(self.hidden, start=1):
+            x = torch_dense(x, dense.width, dtype=self.dtype, name=f"dense{i}")
+            x = norm(f"dense{i}_norm")(x) if dense.norm else x
+            x = nn.relu(x) if dense.relu else x
         return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
 
     def torch_modules(self):
-        convs = [(f"conv{i + 1}", f"conv{i + 1}_norm", "MaxPool2d(2)", "ReLU()") for i in range(len(self.widths))]
-        dense = [(f"dense{i + 1}", "ReLU()") for i in range(len(self.hidden))]
-        return *itertools.chain(*convs), "Flatten()", *itertools.chain(*dense), "classifier"
+        steps: list[str] = []
+        for i, conv in enumerate(self.convs, start=1):
+            pool = [f"MaxPool2d({conv.pool}, {conv.pool_stride})"] if conv.pool else []
+            steps += [f"conv{i}", f"conv{i}_norm", *pool, "ReLU()"]
+        steps += [f"AdaptiveAvgPool2d({self.adaptive})"] * bool(self.adaptive) + ["Flatten()"]
+        for i, dense in enumerate(self.hidden, start=1):
+            steps += [f"dense{i}", f"dense{i}_norm"] + ["ReLU()"] * dense.relu
+        return *steps, "classifier"
+
+
+def pooled_cnn(widths, hidden, num_classes, size=5, pad=0, groups=0) -> Stack:
+    """Returns (conv size x size[, GN], max-pool 2, ReLU) per width, (dense, ReLU) per hidden width, classifier."""
+    convs = tuple(ConvLayer(width, size, pad=pad, pool=2) for width in widths)
+    return Stack(convs, tuple(map(DenseLayer, hidden)), num_classes, groups)
+
+
+def adaptive_avg_pool(x, side: int):
+    """Returns PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
+
+    Args:
+      x: feature maps, [B, H, W, C]; returned unchanged if H = W = side.
+      side: side of the result.
+
+    Returns:
+      [B, side, side, C].
+    """
+    for axis in (1, 2):
+        n = x.shape[axis]
+        if n == side:
+            continue
+        cells = [(i * n // side, -(-(i + 1) * n // side)) for i in range(side)]
+        x = jnp.stack([jnp.take(x, jnp.arange(lo, hi), axis=axis).mean(axis) for lo, hi in cells], axis=axis)
+    return x
 
 
 @network("digits_cnn", "images", parameters="13,706", usual=((8, 8, 1), 10))
 def digits_cnn(input_shape, num_classes):
     """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier."""
-    return PlainCNN((16, 32), (64,), num_classes, 3, "SAME")
+    return pooled_cnn((16, 32), (64,), num_classes, size=3, pad=1)
 
 
 MODELS.register("cnn", digits_cnn, parameters="13,706", usual=((8, 8, 1), 10))
@@ -74,7 +132,7 @@ def lenet5(input_shape, num_classes, *, channels: str = "64-64", dense: str = "3
     widths, hidden = widths_of("lenet5", "channels", channels), widths_of("lenet5", "dense", dense)
     if groups:
         check_groups("lenet5", groups, *widths)
-    return PlainCNN(widths, hidden, num_classes, groups=groups)
+    return pooled_cnn(widths, hidden, num_classes, groups=groups)
 
 
 @network(
@@ -95,7 +153,7 @@ def mcmahan_cnn(input_shape, num_classes, *, width: Width | None = None):
     """
     if width is None:
         width = 64 if input_shape[-1] == 3 else 32
-    return PlainCNN((width, width), (384, 128), num_classes)
+    return pooled_cnn((width, width), (384, 128), num_classes)
 
 
 class DropoutCNN(nn.Module):
@@ -133,93 +191,6 @@ def pfl_cnn(input_shape, num_classes):
 def emnist_cnn(input_shape, num_classes):
     """FedJAX's EMNIST CNN with dropout, haiku's initialization."""
     return DropoutCNN(num_classes)
-
-
-class ConvLayer(NamedTuple):
-    """A convolution of a Stack.
-
-    Attributes:
-      pad: pixels of zeros on each side.
-      pool: side of the max-pool's window; 0: no pool.
-    """
-
-    width: int
-    size: int = 3
-    stride: int = 1
-    pad: int = 1
-    pool: int = 0
-    pool_stride: int = 2
-
-
-class DenseLayer(NamedTuple):
-    """A dense layer of a Stack."""
-
-    width: int
-    norm: bool = False
-    relu: bool = True
-
-
-class Stack(nn.Module):
-    """(conv, GN, ReLU[, max-pool]) per entry of `convs`, (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
-
-    Attributes:
-      adaptive: side that the feature map is averaged to before flattening, 0 for none.
-    """
-
-    convs: tuple[ConvLayer, ...]
-    hidden: tuple[DenseLayer, ...]
-    num_classes: int
-    groups: int = 2
-    adaptive: int = 0
-    dtype: DTypeLike = jnp.float32
-
-    @nn.compact
-    def __call__(self, x):
-        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
-        for i, conv in enumerate(self.convs, start=1):
-            edges = ((conv.pad, conv.pad), (conv.pad, conv.pad))
-            x = torch_conv(x, conv.width, (conv.size, conv.size), conv.stride, edges, dtype=self.dtype, name=f"conv{i}")
-            x = norm(f"conv{i}_norm")(x)
-            if conv.pool:
-                x = max_pool(x, (conv.pool, conv.pool), (conv.pool_stride, conv.pool_stride))
-            x = nn.relu(x)  # after the pool: max and ReLU commute
-        if self.adaptive:
-            x = adaptive_avg_pool(x, self.adaptive)
-        x = flatten(x)
-        for i, dense in enumerate(self.hidden, start=1):
-            x = torch_dense(x, dense.width, dtype=self.dtype, name=f"dense{i}")
-            x = norm(f"dense{i}_norm")(x) if dense.norm else x
-            x = nn.relu(x) if dense.relu else x
-        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
-
-    def torch_modules(self):
-        steps: list[str] = []
-        for i, conv in enumerate(self.convs, start=1):
-            pool = [f"MaxPool2d({conv.pool}, {conv.pool_stride})"] if conv.pool else []
-            steps += [f"conv{i}", f"conv{i}_norm", *pool, "ReLU()"]
-        steps += [f"AdaptiveAvgPool2d({self.adaptive})"] * bool(self.adaptive) + ["Flatten()"]
-        for i, dense in enumerate(self.hidden, start=1):
-            steps += [f"dense{i}", f"dense{i}_norm"] + ["ReLU()"] * dense.relu
-        return *steps, "classifier"
-
-
-def adaptive_avg_pool(x, side: int):
-    """Returns PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
-
-    Args:
-      x: feature maps, [B, H, W, C]; returned unchanged if H = W = side.
-      side: side of the result.
-
-    Returns:
-      [B, side, side, C].
-    """
-    for axis in (1, 2):
-        n = x.shape[axis]
-        if n == side:
-            continue
-        cells = [(i * n // side, -(-(i + 1) * n // side)) for i in range(side)]
-        x = jnp.stack([jnp.take(x, jnp.arange(lo, hi), axis=axis).mean(axis) for lo, hi in cells], axis=axis)
-    return x
 
 
 @network(
