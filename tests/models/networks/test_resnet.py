@@ -33,9 +33,9 @@ def test_statistics_are_returned_in_training_only():
 
 
 def test_shortcut_a_subsamples_and_pads_channels_on_both_sides():
-    block = resnet.Block20(8, 2, "A", 2)
+    block = resnet.Block(8, 2, shortcut="A")
     x = jnp.abs(batch_of((6, 6, 4), 2)["x"])
-    params = jax.eval_shape(block.init, jax.random.key(0), x)
+    params = jax.eval_shape(lambda: block.init(jax.random.key(0), x, False))
     # Without a convolution's part, only the shortcut remains.
-    y = jax.jit(block.apply)(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), params), x)
+    y = block.apply(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), params), x, False)
     np.testing.assert_array_equal(y, jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (2, 2))))
