@@ -14,19 +14,6 @@ from fedwin.residence.blockwise import AnyArray, Lazy
 from fedwin.residence.store import Reference, Snapshot, SnapshotLeaf
 from fedwin.tree import PyTree
 
-__all__ = [
-    "ROWS",
-    "Reference",
-    "SavedTable",
-    "SnapshotLeaf",
-    "SnapshotRing",
-    "check_num_clients",
-    "has_all_clients",
-    "resolve",
-    "ring_folder",
-    "table_template",
-]
-
 # Folders of client rows and of windows, inside the folder of a seed's checkpoints.
 ROWS = "rows"
 WINDOWS = "windows"

@@ -27,7 +27,8 @@ from fedwin import multi_process, tree, window
 from fedwin.errors import UserError
 from fedwin.files import failure_reason, json_value, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
-from fedwin.residence.saved import Reference, SnapshotRing, resolve
+from fedwin.residence.saved import SnapshotRing, resolve
+from fedwin.residence.store import Reference
 from fedwin.runs.metrics_log import Line
 from fedwin.runs.schedule import Schedule
 from fedwin.tree import PyTree

@@ -12,7 +12,8 @@ from fedwin import client_models
 from fedwin.engine import placement
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
-from fedwin.residence.saved import SnapshotLeaf, SnapshotRing
+from fedwin.residence.saved import SnapshotRing
+from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import checkpoint
 from fedwin.runs.config import Config
 from tests.refusals import refused
