@@ -139,7 +139,7 @@ class OffloadedTable(ClientTable):
     ):
         super().__init__(num_clients, slots)
         self.initial, self.place = initial, place
-        self._offload = Offload(store, record_layout(initial.shapes), slots)
+        self._offload = Offload(store, initial.layout, slots)
         self._loaded = np.zeros(0, np.int64)
 
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
@@ -229,20 +229,18 @@ class InitialRows:
 
     Attributes:
       shapes: of one row.
+      layout: of the record that holds it.
     """
 
     def __init__(self, algorithm: Algorithm, params, init_key, batch: int):
         self.shapes = row_shapes(algorithm, params)
+        self.layout = record_layout(self.shapes)
         self.params, self.init_key, self.batch = jax.tree.map(jnp.copy, params), init_key, batch
         self._make = jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))
 
     def tree(self, fields: Sequence[AnyArray]) -> PyTree:
         """Returns arrays, one per leaf of a row, as a tree of rows."""
         return jax.tree.unflatten(jax.tree.structure(self.shapes), fields)
-
-    def blank(self, count: int) -> Records:
-        """Returns zeros [count, ...], one array per leaf of a row."""
-        return [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(self.shapes)]
 
     def write(self, clients: np.ndarray, rows: Records, places: np.ndarray) -> None:
         """Writes the initial rows of clients [m] into places [m] of arrays [n, ...]."""
@@ -272,7 +270,7 @@ def read_rows(rows: PyTree, places: np.ndarray | slice) -> Records:
 
 def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, initial: InitialRows) -> PyTree:
     """Returns stored rows, or initial rows for clients that the checkpoint does not contain, tree of [n, ...]."""
-    stored, leaves = np.isin(ids, table.ids), initial.blank(len(ids))
+    stored, leaves = np.isin(ids, table.ids), initial.layout.blank(len(ids))
     initial.write(ids, leaves, np.arange(len(ids)))
     for leaf, some in zip(leaves, read_rows(table.rows, np.searchsorted(table.ids, ids[stored])), strict=True):
         leaf[stored] = some

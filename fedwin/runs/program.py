@@ -19,7 +19,7 @@ from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_e
 from fedwin.residence.rings import OffloadedWindows, client_table_of
 from fedwin.residence.rows import ClientTable, DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
 from fedwin.residence.saved import ROWS, has_all_clients, ring_folder
-from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore, record_layout
+from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore
 from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.plan import RunPlan
@@ -156,9 +156,9 @@ class Program:
         first = InitialRows(algorithm, run.params, key, at_a_time)
         store: RecordStore | None = None
         if multi_process.is_first() and self.plan.table == "host":
-            store = MemoryStore(record_layout(row), clients)
+            store = MemoryStore(first.layout, clients)
         elif multi_process.is_first():
-            store = FileStore(checkpoints.directory / ROWS, record_layout(row), clients, checkpoints.rounds)
+            store = FileStore(checkpoints.directory / ROWS, first.layout, clients, checkpoints.rounds)
         return OffloadedTable(store, first, clients, slots, place)
 
 
