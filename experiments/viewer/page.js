@@ -48,8 +48,7 @@
   function passes(entry, word) {
     const [, name, sign, wanted] = word.match(/^([a-z_][\w.]*)(!=|>=|<=|=|>|<)(.+)$/) ?? [];
     if (!sign) return JSON.stringify([entry.label, entry.readout, entry.run.settings]).toLowerCase().includes(word);
-    const settings = Object.entries(entry.run.settings).map(([each, value]) => [each.toLowerCase(), value]);
-    const own = { ...Object.fromEntries(settings), readout: entry.readout }, number = Number(wanted);
+    const own = { mb: entry.run.settings.MB, ...entry.run.settings, readout: entry.readout }, number = Number(wanted);
     const value = own[name] ?? curveOf(entry, name)?.score;
     const known = [value].flat().map((each) => text(each).toLowerCase());
     const equal = value === number || known.some((each) => each === wanted || each.startsWith(`${wanted}:`));

@@ -107,9 +107,11 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
     """
     exact, cohort = fractions.Fraction(str(share)), setting.clients_per_round
     if share and math.floor(exact * cohort) < 1:
+        least = f"share to at least {math.ceil(1000 / cohort) / 1000:g}"
+        least = least if cohort > 2 else f"--clients_per_round to at least {math.ceil(1 / exact)}"
         raise UserError(
-            f"trimmed_mean: share={share} of clients_per_round={cohort} removes no client; set share to at least "
-            f"{math.ceil(1000 / cohort) / 1000:g}, or 0 for the uniform mean."
+            f"trimmed_mean: share={share} of clients_per_round={cohort} removes no client; set {least}, or share to 0 "
+            f"for the uniform mean."
         )
 
     def combine(steps, weights, present):
