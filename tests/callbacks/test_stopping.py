@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 import fedwin
@@ -51,6 +52,7 @@ CURVE = [(0, 0.1), (10, 0.4), (20, 0.5), (30, 0.45), (40, 0.5), (50, 0.499), (60
         ("patience:rounds=20", [(0, NAN), (10, 0.3), (20, NAN), (30, NAN)], 30),
         ("patience:rounds=20,metric=loss", [(0, INF), (10, 3.0), (20, INF), (30, 4.0)], 30),
         ("target:value=0.5", CURVE, 20),
+        ("target:value=0.7", [(10, float(np.float32(252 / 360)))], 10),
         ("target:value=1.2,metric=val_loss", [(10, 2.0), (20, NAN), (30, 1.2)], 30),
     ],
 )
