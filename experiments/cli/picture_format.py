@@ -36,7 +36,7 @@ def path_of(text: str, usual: str, form: str | None = None) -> str:
       form: the value of --format; None: that of the suffix, or PNG.
 
     Raises:
-      UserError: no file name, no such folder, an unsupported image format, or a suffix of another format.
+      UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a run's file.
     """
     path = pathlib.Path(text)
     if len(path.name.encode()) > 250:
@@ -45,6 +45,8 @@ def path_of(text: str, usual: str, form: str | None = None) -> str:
         raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.")
     if not path.parent.is_dir():
         raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
+    if path.stem in ("config", "summary") and path.with_name("config.json").is_file():
+        raise UserError(f"out={text}: its numbers would replace {path.stem}.json of the run; choose another --out.")
     if not path.suffix:
         return f"{text}.{form or FORMATS[0]}"
     if form and path.suffix[1:].lower() != form:

@@ -35,6 +35,7 @@ REFUSED = [
     ("figure gone.json", "can't be read"),
     ("curves", "name the runs"),
     ("curves RUN --out=", "out= | curves.png"),
+    ("curves RUN --out=bare/config.png", "replace config.json of the run | another --out"),
 ]
 
 
