@@ -45,6 +45,7 @@ def scaffold_variant(
     *,
     control="path",
     gain=1.0,
+    own=1.0,
     total="mean",
     damping=1.0,
     start=0,
@@ -61,6 +62,7 @@ def scaffold_variant(
       control: new c_i: 'path' (option II: mean gradient along the path), 'start' (option I: full gradient at x),
         'first' (the first mini-batch's gradient at x), 'norm' (option II, rescaled to the norm of option I).
       gain: factor of the server control in the direction.
+      own: factor of the client's own control in the direction; 0 leaves it out: g(y) + c.
       total: server control c = sum_i c_i times 1/K ('mean'), 1/|S| ('cohort') or 1 ('sum', the released code).
       damping: factor of the whole correction c - c_i; 0 is FedAvg, 1 SCAFFOLD.
       start: first round in which the correction is applied; controls are collected from round 0 on.
@@ -83,7 +85,7 @@ def scaffold_variant(
         on = jnp.where(c.round >= start, damping, 0.0)
         if only_seen:
             on = jnp.where(c.state.seen, on, 0.0)
-        correction = tree.scale(on, tree.axpy(scale, control_sum, tree.scale(-1.0, c.state.c)))
+        correction = tree.scale(on, tree.axpy(scale, control_sum, tree.scale(-own, c.state.c)))
         y = solve(params, c, local.shift(correction), grad=control in ("path", "norm"))
         if control in ("path", "norm"):
             new = y.grad
