@@ -46,7 +46,7 @@ def compute(
         means = [float(np.mean(finite[x])) for x in at]
         stds = [float(np.std(finite[x], ddof=1)) if len(finite[x]) > 1 else None for x in at]
         each = [list(map(float, finite[x])) for x in at]
-        entry = {"label": label, "x": [float(x) for x in at], "mean": means, "std": stds, "seeds": each}
+        entry: dict[str, Any] = {"label": label, "x": [*map(float, at)], "mean": means, "std": stds, "seeds": each}
         marked = sorted({*map(float, (lost or {}).get(label, ())), *map(float, finite.keys() - at)})
         entries.append(entry | ({"lost": marked} if marked else {}))
     if not entries:

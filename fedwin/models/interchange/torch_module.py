@@ -137,10 +137,10 @@ def _constructor(module: nn.Module, arrays: Mapping[str, Any], path: str) -> str
 
 def _is_plain(module: nn.Module) -> bool:
     """Whether a layer is a convolution that PyTorch has with the same padding."""
-    if not isinstance(module, nn.Conv) or len(module.kernel_size) != 2 or np.ptp(module.kernel_size):
+    if not isinstance(module, nn.Conv) or np.shape(module.kernel_size) != (2,) or np.ptp(module.kernel_size):
         return False
     # Padding of 'SAME' depends on the image where strides are larger.
-    ones = [module.kernel_dilation, module.input_dilation, module.feature_group_count]
+    ones: list[Any] = [module.kernel_dilation, module.input_dilation, module.feature_group_count]
     ones += [module.strides] * (module.padding == "SAME")
     even = module.padding in ("SAME", "VALID") if isinstance(module.padding, str) else not np.ptp(module.padding)
     return even and all(np.all(np.equal(number, 1)) for number in ones)
