@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedwin.analysis.models import array
+from fedwin.callbacks.scores import reaches
 from fedwin.errors import UserError
 
 
@@ -32,8 +33,7 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
         )
     if not np.isfinite(target):
         raise UserError(f"rounds_to_target: target={target} is not a finite accuracy.")
-    # Evaluations are float32: 252 of 360 is not 0.7, and the float32 next to 0.7 is less.
-    reached = np.flatnonzero(accuracy.astype(np.float32) >= np.float32(target))
+    reached = np.flatnonzero(reaches(accuracy, target))
     return int(rounds[reached[0]]) if len(reached) else None
 
 

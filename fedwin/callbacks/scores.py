@@ -49,6 +49,11 @@ def is_lower(metric: str) -> bool:
     return metric.endswith("_std") or any(word in metric for word in ("loss", "error", "rmse", "attack"))
 
 
+def reaches(values, target: float) -> np.ndarray:
+    """Whether values reach a target, as float32: so are evaluations, and 252 of 360 is less than 0.7 there."""
+    return np.asarray(values, np.float32) >= np.float32(target)
+
+
 def is_share(metric: str) -> bool:
     """Whether a metric is a fraction, which is shown in percent."""
     return metric.startswith(("accuracy", "error", "attack")) or "_accuracy" in metric

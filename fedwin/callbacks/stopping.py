@@ -4,10 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedwin.callbacks.protocol import Callback, ReadOuts
-from fedwin.callbacks.scores import is_lower
+from fedwin.callbacks.scores import is_lower, reaches
 from fedwin.errors import UserError
 from fedwin.registry import Registry, nearest
 from fedwin.registry.ranges import Finite, NonNegative, PositiveInt
@@ -99,8 +97,7 @@ def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "mode
       (False, True)
     """
     sign = -1.0 if is_lower(metric) else 1.0
-    # Evaluations are float32: 252 of 360 is not 0.7, and the float32 next to 0.7 is less.
-    reached = lambda now: bool(np.float32(sign * now) >= np.float32(sign * value))
+    reached = lambda now: bool(reaches(sign * now, sign * value))
     return StoppingRule(metric, read_out, lambda: None, lambda state, round, now: (state, reached(now)))
 
 
