@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -246,7 +245,7 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
 def _check_folders(directory: pathlib.Path) -> None:
     """Raises UserError if the folders of an existing run's seeds can't be listed or written."""
     for name in FOLDERS:
-        for folder in (directory / name, *sorted((directory / name).glob("seed_*"))):
+        for folder in (directory / name, *sorted((directory / name).glob("seed*"))):
             with _writable(folder, "make it writable, or choose another --out_dir"):
                 if folder.exists():
                     os.listdir(folder)
@@ -254,9 +253,10 @@ def _check_folders(directory: pathlib.Path) -> None:
 
 
 def _has_rounds(directory: pathlib.Path) -> bool:
-    """Returns whether any seed has an evaluation beyond that of its initial model."""
-    lines = Counter(line["seed"] for line in read_lines(directory / "metrics.jsonl"))
-    return any(count > 1 for count in lines.values())
+    """Returns whether any seed has an evaluation or a checkpoint of a later round than that of its initial model."""
+    evaluated = {str(line["round"]) for line in read_lines(directory / "metrics.jsonl")}
+    saved = {path.name for path in directory.glob("checkpoints/seed*/*") if path.name.isdecimal()}
+    return len(evaluated) > 1 or not saved <= evaluated
 
 
 def delete(directory: pathlib.Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import run as runner
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
+from fedwin.runs.train import Driver
 from tests.misuse import calls
 from tests.refusals import refused
 
@@ -35,17 +36,21 @@ def test_the_corrected_command_runs(before, tmp_path):
     assert fedwin.run(dataclasses.replace(config, fork_from=f"{before}@1"), quiet=True)["num_rounds"] == 2
 
 
-def test_what_is_refused_after_the_directory_was_made_goes_too(tmp_path, monkeypatch):
-    """An image that cannot be read, for one: found when examples are placed."""
+@pytest.mark.parametrize("completed", [0, 2])
+def test_what_is_refused_before_the_first_round_goes_and_what_was_saved_stays(tmp_path, monkeypatch, completed):
+    """An image that cannot be read, for one: found when examples are placed, or in a later dispatch."""
+    load = Driver.load
 
-    def unreadable(*args, **kwargs):
-        raise UserError("x.png: not a decodable image")
+    def unreadable(driver, first, *args):
+        if first == completed:
+            raise UserError("x.png: not a decodable image")
+        load(driver, first, *args)
 
-    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"))
-    with monkeypatch.context() as patched, pytest.raises(UserError, match="not a decodable image"):
-        patched.setattr(runner.Program, "examples", unreadable)
-        fedwin.run(config, quiet=True)
-    assert not (tmp_path / "run").exists()
+    monkeypatch.setattr(Driver, "load", unreadable)
+    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), num_rounds=3, eval_every=3, checkpoint_every=2)
+    refused("not a decodable image", fedwin.run, config, quiet=True)
+    assert seed_checkpoints(tmp_path / "run", 0).rounds() == ([0, 2] if completed else [])
+    assert (tmp_path / "run").exists() == bool(completed)
 
 
 def test_a_folder_that_is_none_is_found_before_the_first_round(before, tmp_path):
