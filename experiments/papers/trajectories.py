@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config
 from fedwin.runs.directory import hash_of, jsonable, set_fields
 
 from ..cli import config_flags
@@ -25,8 +25,6 @@ EXECUTION = (
     # The name of a module depends on the installation; the algorithm that it registers is part of the key.
     "imports",
 )
-
-_NUMBERS = {field.name for field in dataclasses.fields(Config) if isinstance(default_of(field), float)}
 
 
 class Fields(dict):
@@ -96,10 +94,8 @@ class Run:
         return self.parent.round if self.parent is not None and self.parent.part is None else 0
 
     def config(self, **more: Any) -> Config:
-        """Returns the Config of the run; integers become floats where the field is one."""
-        values: dict[str, Any] = {**self.fields, **more}
-        values |= {name: float(value) for name, value in values.items() if name in _NUMBERS}
-        return Config(**values)
+        """Returns the Config of the run."""
+        return Config(**{**self.fields, **more})
 
     def forked(self, share: float, fields: Mapping[str, Any], lead_rounds: int = 0) -> "Run":
         """Returns the run that resumes this one with other fields.

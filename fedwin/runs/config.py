@@ -382,8 +382,12 @@ class Config(
         for name in INTEGER_LISTS:
             if isinstance(values := getattr(self, name), (list, tuple)):
                 object.__setattr__(self, name, [_integer(value) for value in values])
-        for name in INTEGERS_IF_WHOLE:
-            object.__setattr__(self, name, integer_if_whole(getattr(self, name)))
+        for field in dataclasses.fields(self):  # equal numbers have equal hashes
+            value = getattr(self, field.name)
+            if field.name in INTEGERS_IF_WHOLE:
+                object.__setattr__(self, field.name, integer_if_whole(value))
+            elif type(field.default) is float and type(value) is int and abs(value) <= MOST:
+                object.__setattr__(self, field.name, float(value))
 
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; choices are checked when they are built."""

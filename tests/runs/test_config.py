@@ -87,8 +87,9 @@ def test_a_client_without_examples_and_labels_outside_the_classes():
     refused("record [0-9]+: label 4 is not in 0..3", federate, bad, federations.partition())
 
 
-def test_an_integral_number_of_epochs_is_an_integer():
-    """Text of flags and floats give the same config, the same hash and the same JSON."""
+def test_equal_numbers_have_one_type():
+    """Text of flags, integers and floats give the same config, the same hash and the same JSON."""
+    assert type(dataclasses.replace(BASE, client_lr=1).client_lr) is float
     for value in (1, 1.0, 2, 2.0):
         made = dataclasses.replace(BASE, local_epochs=value)
         assert type(made.local_epochs) is int
