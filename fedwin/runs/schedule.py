@@ -91,7 +91,7 @@ class Schedule:
 
     def describe(self, first: int = 0) -> str:
         """Returns how often a seed is evaluated that starts after `first` rounds, '50 rounds with 12 evaluations'."""
-        count = f"{self.num_rounds:,} round{'s' if self.num_rounds > 1 else ''} with {self.evaluations(first - 1):,}"
+        count = f"{self.num_rounds:,} round{'s' if self.num_rounds > 1 else ''} with {1 + self.evaluations(first):,}"
         last = min(self.final_evals, self.num_rounds)
         if self.eval_every == 1:
             return f"{count} evaluations, every round from round {first} on"

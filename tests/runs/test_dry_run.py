@@ -26,6 +26,7 @@ def test_what_is_left_to_run():
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
+    assert schedule.describe(95).startswith("100 rounds with 2 evaluations, ")  # a fork's model is evaluated first
 
 
 def test_a_strategy_is_timed_where_all_processes_have_the_memory(monkeypatch):
