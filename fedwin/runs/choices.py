@@ -110,14 +110,16 @@ def model_choice(options: ModelOptions) -> Choice:
     """Returns --model, with the dtype of --precision if the network has such a parameter.
 
     Raises:
-      UserError: it is unknown, or --precision would have no effect on it.
+      UserError: it is unknown, has another dtype, or --precision would have no effect on it.
     """
     choice = MODELS.check(options.model)
     has_dtype = "dtype" in MODELS.options(choice.name)
     if options.precision == "bfloat16" and not has_dtype:
         raise UserError(f"model '{choice.name}' has no dtype; omit --precision, or give its builder dtype='float32'.")
-    if options.precision not in ("bfloat16", "float64") or not has_dtype or "dtype" in choice.params:
+    if options.precision not in ("bfloat16", "float64") or not has_dtype:
         return choice
+    if choice.params.get("dtype", options.precision) != options.precision:
+        raise UserError(f"dtype is given twice: --precision={options.precision} and --model={options.model}; keep one.")
     return choice.with_params(dtype=options.precision)
 
 
