@@ -1,6 +1,7 @@
 """Early stopping: rules that end a seed by its evaluations (--early_stopping), and their registry."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ STOPPING_RULES = Registry("stopping rule", rule="a seed ends when")
 
 # Prefix of metrics on held-out examples; all others are those of the test examples.
 VALIDATION_PREFIX = "val_"
+# Ending of figures over clients, such as client_accuracy_worst10.
+_OF_CLIENTS = re.compile("_(mean|weighted|std|worst10|best10|p[0-9]+)$")
 
 
 class StoppingRule(NamedTuple):
@@ -109,9 +112,12 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
       task: of the data set.
 
     Raises:
-      UserError: the choice is wrong, or its metric needs held-out examples and there are none, or needs classes.
+      UserError: the choice is wrong, or its metric is one over clients, or needs held-out examples and there are none,
+        or needs classes.
     """
     rule = STOPPING_RULES.build(choice)
+    if _OF_CLIENTS.search(rule.metric):
+        raise UserError(f"early_stopping={choice}: not every evaluation has {rule.metric}; name metric=val_accuracy.")
     if task == "regression" and "accuracy" in rule.metric:
         raise UserError(f"early_stopping={choice}: continuous labels have no {rule.metric}; name metric=val_rmse.")
     if not rule.on_test and not eval_val:

@@ -225,6 +225,7 @@ DIGITS = Config(
         ({"eval_clients": "0"}, "must be 'all' or a number"),
         ({"eval_clients": ""}, "set --eval_clients=all, or leave it out"),
         ({"eval_clients_every": 0, "early_stopping": "patience:rounds=2"}, "set --eval_clients_every"),
+        ({"early_stopping": "target:value=1,metric=client_accuracy_p5"}, "not every evaluation has client_accuracy_p5"),
         ({"val_fraction": 0.0, "eval_val": False}, "hold some out with --val_fraction"),
         ({"val_fraction": 0.001, "eval_val": False}, "raise --val_fraction"),
         ({"personalize": ["finetune", "finetune:lr=1"]}, "'finetune' is given twice"),
