@@ -212,14 +212,22 @@ class MemberCheckpoints(Checkpoints):
 
     Args:
       directory: of the group, whose states have a leading axis of seeds.
+      own: of the seed alone: its last state if a callback stopped it, in place of the group's from then on.
     """
 
-    def __init__(self, directory: str | os.PathLike, seed: int):
+    def __init__(self, directory: str | os.PathLike, seed: int, own: Checkpoints):
         super().__init__(directory)
-        self.seed = seed
+        self.seed, self.own = seed, own
+
+    def rounds(self) -> list[int]:
+        """Returns the rounds that have a checkpoint, in ascending order; none after the seed was stopped."""
+        last = self.own.rounds()[-1:]
+        return [round for round in super().rounds() if not last or round < last[0]] + last
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
         """Returns (name -> leaf, extra) of the seed; see Checkpoints.load, also raises UserError if it has diverged."""
+        if round in self.own.rounds():
+            return self.own.load(round)
         leaves, group = super().load(round)
         extra = group | group["of_seed"][str(self.seed)]
         diverged = extra.get("diverged_at")
@@ -233,10 +241,8 @@ def seed_checkpoints(directory: str | os.PathLike, seed: int) -> Checkpoints:
     """Returns the checkpoints of one seed of a run, alone or in a group of vmapped seeds."""
     folder = pathlib.Path(directory) / "checkpoints"
     own = Checkpoints(folder / f"seed_{seed}")
-    if own.directory.is_dir():
-        return own
     groups = (path for path in folder.glob("seeds_*") if str(seed) in path.name.removeprefix("seeds_").split(","))
-    return next((MemberCheckpoints(path, seed) for path in groups), own)
+    return next((MemberCheckpoints(path, seed, own) for path in groups), own)
 
 
 def saved_seeds(directory: pathlib.Path) -> list[int]:
