@@ -101,7 +101,8 @@ def load(
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
-    prepared = prepared_run(directory, [seed], data_dir=data_dir, dataset=dataset, model=model, imports=imports)
+    objects: dict[str, Any] = {"data_dir": data_dir, "dataset": dataset, "model": model, "imports": imports}
+    prepared = prepared_run(directory, [seed], **objects)
     checkpoints = seed_checkpoints(directory, seed)
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
@@ -110,6 +111,9 @@ def load(
         raise UserError(f"{checkpoints.directory} has no checkpoint{wanted}; available: {available}.")
     round = rounds[-1] if round is None else round
     leaves, _ = checkpoints.load(round)
+    absent = "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]
+    if absent and directories.read_config(directory).config["init_from"]:
+        prepared = prepared_run(directory, [seed], **objects, initial=True)
     with jax_config.settings(prepared.config.precision):
         run = _state(prepared, seed, leaves)
         models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
@@ -201,6 +205,7 @@ def prepared_run(
     dataset: Dataset | None = None,
     model: Model | None = None,
     imports: Sequence[str] = (),
+    initial: bool = False,
 ) -> PreparedRun:
     """Returns the prepared run of a directory: data set, partition, network, algorithm.
 
@@ -208,9 +213,11 @@ def prepared_run(
       directory: the run's directory.
       seeds: some of its seeds; None: all.
       data_dir, dataset, model, imports: as for `load`.
+      initial: whether it starts as the run did (--init_from). What --lora adapts is read in any case.
 
     Raises:
-      UserError: there is no such run or seed; the data is not that of the run; or it needs imports.
+      UserError: there is no such run or seed; the data, or what it started from, is not that of the run; or it needs
+        imports.
     """
     directory = pathlib.Path(directory)
     config_file = directories.read_config(directory)
@@ -223,17 +230,18 @@ def prepared_run(
         config = dataclasses.replace(config, seeds=list(seeds))
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=str(data_dir))
+    # What they name may be gone.
+    init_from = config.init_from if initial or config.lora else ""
+    config = dataclasses.replace(config, init_from=init_from, fork_from="")
     plugins.load_for(directory, config.imports, imports)
     prepared = prepare(config, dataset, model)
     for name, digest in directories.data_hashes(prepared.federations).items():
         if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
-    initial = config_file.identity.initial
-    if config.lora and any(initial.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
-        raise UserError(
-            f"{directory} adapted another model than init_from={config.init_from} is now; restore that one."
-        )
+    digests = config_file.identity.initial
+    if any(digests.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
+        raise UserError(f"{directory} started from another model than init_from={init_from} is now; restore that one.")
     return prepared
 
 

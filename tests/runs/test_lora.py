@@ -93,7 +93,7 @@ def test_it_resumes_with_the_same_pretrained_model_alone(pretrained, tuned, tmp_
     shutil.copytree(theirs / "1", theirs / "2")
     try:
         refused("started with other parameters than init_from=.* has now", fedwin.run, mine, quiet=True)
-        refused("adapted another model than init_from=.* is now; restore that one", fedwin.load, directory)
+        refused("started from another model than init_from=.* is now; restore that one", fedwin.load, directory)
         with pytest.raises(UserError, match="fork_from=.* adapts another model than the parameters of"):
             fedwin.check(
                 config(tmp_path / "fork", init_from=mine.init_from, lora=mine.lora, fork_from=f"{directory}@1")
