@@ -168,10 +168,6 @@ class RunPlan:
         """Length of the vmapped axis of seeds; 1: none."""
         return max(len(group) for group in self.groups)
 
-    @property
-    def _participants(self) -> int:
-        return _participants(self.prepared)
-
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
         return self.prepared.schedule.within(examples.rounds, self.windows.rounds)
@@ -316,8 +312,8 @@ class RunPlan:
         # Rows of the dispatch that is written back, and of the prefetched one.
         saved, in_transfer, table = self.shapes, 2 * tree.nbytes(self.shapes.table), 0
         if self.table == "host":
-            table = in_transfer + self._row_bytes * self._participants
-            stored = lambda leaf: jax.ShapeDtypeStruct((self._participants, *leaf.shape[1:]), leaf.dtype)
+            table = in_transfer + self._row_bytes * _participants(self.prepared)
+            stored = lambda leaf: jax.ShapeDtypeStruct((_participants(self.prepared), *leaf.shape[1:]), leaf.dtype)
             saved = saved._replace(table=jax.tree.map(stored, saved.table))
         elif self.table == "file":
             table = in_transfer + INDEX_BYTES * self.prepared.setting.num_clients
@@ -327,17 +323,18 @@ class RunPlan:
     def _disk_bytes(self) -> dict[str, int]:
         """Returns part -> bytes of the checkpoints, client rows and windows of all seeds."""
         config, seeds, in_file = self.prepared.config, len(self.prepared.config.seeds), self.windows.kind == "file"
+        everybody, participants = self.prepared.setting.num_clients, _participants(self.prepared)
         rounds, interval = config.num_rounds, config.checkpoint_every or config.num_rounds
         written = 2 + (rounds - 1) // interval + sum(r % interval > 0 for r in {*config.keep_rounds} - {rounds})
         kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), written)
-        rows = {"device": self.prepared.setting.num_clients, "host": self._participants, "file": 0}[self.table]
+        rows = {"device": everybody, "host": participants, "file": 0}[self.table]
         state = self.shapes if in_file or self.windows.rounds is None else _shapes(self.prepared, 1, None)
         checkpoint = tree.nbytes(_without_table(state)) + self._row_bytes * rows
         parts = {"checkpoints": kept * seeds * checkpoint}
         if self.table == "file":
             # Changing a row does not overwrite the version that a checkpoint needs.
-            changed = min(interval * self.prepared.setting.sampling.largest, self._participants)
-            parts["rows in files"] = seeds * self._row_bytes * (self._participants + kept * changed)
+            changed = min(interval * self.prepared.setting.sampling.largest, participants)
+            parts["rows in files"] = seeds * self._row_bytes * (participants + kept * changed)
         return parts | ({"windows in files": seeds * self.windows.ring_bytes} if in_file else {})
 
     def _remedies(self) -> dict[str, str]:

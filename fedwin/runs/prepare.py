@@ -335,12 +335,9 @@ def _with_attackers(federations: dict[int, Federation], attack: Attack) -> dict[
     """Returns the federations of all seeds with the attackers among the information about clients."""
     if not attack.count:
         return federations
-
-    def one(seed: int, federation: Federation) -> Federation:
-        mask = attackers(seed, attack.count, federation.num_clients)
-        return dataclasses.replace(federation, info=with_attackers(federation.info, mask))
-
-    return {seed: one(seed, federation) for seed, federation in federations.items()}
+    masks = {seed: attackers(seed, attack.count, each.num_clients) for seed, each in federations.items()}
+    marked = lambda seed, each: dataclasses.replace(each, info=with_attackers(each.info, masks[seed]))
+    return {seed: marked(seed, each) for seed, each in federations.items()}
 
 
 def _algorithm(

@@ -125,7 +125,9 @@ def _train(
     directories.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
     _print_header(checked, identity.fingerprint, say)
     tracking = _tracking(config, directory, identity.fingerprint, closing)
-    callbacks = _callbacks(prepared, on_eval, tracking)
+    rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule)]
+    given = [*rule, *([] if on_eval is None else [on_eval])]
+    callbacks = RunCallbacks(given, config.num_rounds, [] if tracking is None else [tracking.line])
     program = Program(plan, test, callbacks.may_stop)
     results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
     summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
@@ -144,13 +146,6 @@ def _tracking(
     started = Tracking(trackers.build_all(config.track), directory, flags)
     closing.callback(started.close)
     return started
-
-
-def _callbacks(prepared: PreparedRun, on_eval: Callback | None, tracking: Tracking | None) -> RunCallbacks:
-    """Returns the callbacks of a run: the stopping rule, then the user's; and its trackers."""
-    rule = prepared.stopping_rule
-    given = [*([] if rule is None else [EarlyStopping(rule)]), *([] if on_eval is None else [on_eval])]
-    return RunCallbacks(given, prepared.config.num_rounds, [] if tracking is None else [tracking.line])
 
 
 def _open(

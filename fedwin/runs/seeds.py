@@ -155,7 +155,7 @@ class SeedRunner:
             if saved is not None:
                 journals[index] = self._journal(seed, cohorts, saved["round"], saved["of_seed"][str(seed)], True)
                 continue
-            start, _ = self._start(seed, inputs.schedule, NoCheckpoints(checkpoints.path), closing)
+            start, _ = self._start(seed, inputs.cohorts.schedule, NoCheckpoints(checkpoints.path), closing)
             one = self.program.strategy.place(start.run)
             journals[index] = self._journal(seed, cohorts, int(one.round), start.extra, False)
             self._record_start(journals[index], one, self.program.evaluation_data(seed))
@@ -166,7 +166,7 @@ class SeedRunner:
         completed = int(run.round[0])
         finals = {seed: self._checkpoints(f"seed_{seed}", closing) for seed in seeds}
         rows = DeviceTable(self.program.prepared.setting.num_clients)
-        stop = inputs.schedule.stop_on_divergence
+        stop = inputs.cohorts.schedule.stop_on_divergence
         journal = GroupJournal(journals, stop, self.metrics_log, checkpoints, rows, finals)
         if saved is None:
             journal.save(completed, run)
@@ -368,11 +368,6 @@ class GroupInputs:
         drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
         self.cohorts = GroupCohorts(drawn, common_buckets(prepared.federations))
         self.test = program.vmapped_evaluation_data(padded)
-
-    @property
-    def schedule(self) -> Schedule:
-        """When the run evaluates, saves, and ends dispatches."""
-        return self.cohorts.schedule
 
     def broadcast(self, run: engine.RunState) -> engine.RunState:
         """Returns a vmapped state with the state of one seed at every position; may be traced."""

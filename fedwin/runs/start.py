@@ -268,7 +268,12 @@ def warm_starts(
     source = init_source(config.init_from)
     wanted = _wanted(source.part, model)
     if isinstance(source, FileSource):
-        return dict.fromkeys(config.seeds, _from_file(source, model, wanted, input_shape, input_dtype))
+        dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
+        own, given = _wanted("all", model), (input_shape, dtype, source.map, source.layout)
+        loaded = interchange.load(source.path, model, own, wanted, *given)
+        _check_fit(source.part, source.path, model, wanted, loaded.leaves)
+        start = WarmStart(source, None, {name: loaded.leaves[name] for name in wanted}, loaded.note)
+        return dict.fromkeys(config.seeds, start)
     starts = {}
     for seed in config.seeds:
         other = _seed_of(source, seed)
@@ -277,16 +282,6 @@ def warm_starts(
         _check_fit(source.part, source.directory, model, wanted, saved)
         starts[seed] = WarmStart(source, other, {name: np.asarray(leaves[name]) for name in wanted})
     return starts
-
-
-def _from_file(
-    source: FileSource, model: Model, wanted: Leaves, input_shape: tuple[int, ...], input_dtype: np.dtype
-) -> WarmStart:
-    dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
-    own = _wanted("all", model)
-    loaded = interchange.load(source.path, model, own, wanted, input_shape, dtype, source.map, source.layout)
-    _check_fit(source.part, source.path, model, wanted, loaded.leaves)
-    return WarmStart(source, None, {name: loaded.leaves[name] for name in wanted}, loaded.note)
 
 
 def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model:

@@ -123,28 +123,22 @@ class Driver:
         return DispatchOutcome(metrics, evaluations, flags, seconds, compile_seconds() - self._compiled)
 
 
-class CompileClock:
-    """Adds up the seconds that jax spends on lowering and compiling in this process.
+@functools.cache
+def _compilations() -> list[float]:
+    """Returns a list to which jax adds the seconds of each lowering and compilation in this process."""
+    found: list[float] = []
 
-    Attributes:
-      seconds: the sum so far.
-    """
-
-    def __init__(self):
-        self.seconds = 0.0
-        jax.monitoring.register_event_duration_secs_listener(self._add)
-
-    def _add(self, event: str, seconds: float, **_) -> None:
+    def add(event: str, duration_secs: float, **_: str | int) -> None:
         if event in _COMPILING:
-            self.seconds += seconds
+            found.append(duration_secs)
 
-
-_clock = functools.cache(CompileClock)
+    jax.monitoring.register_event_duration_secs_listener(add)
+    return found
 
 
 def compile_seconds() -> float:
     """Returns the seconds spent compiling since the first call of this function."""
-    return _clock().seconds
+    return sum(_compilations())
 
 
 class DispatchLength:
