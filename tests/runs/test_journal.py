@@ -81,11 +81,6 @@ def test_a_progress_line_says_of_which_round_its_accuracy_is(completed, where):
     assert progress_note(completed, 0.25, []) == "train loss 0.2500"
 
 
-def test_a_diverged_seed_has_a_cause():
-    summary = summarize(Config(num_rounds=4), {0: journal(diverged_at=1)}, evaluations(range(2)), "f", 1, {0: "why"})
-    assert summary["seeds"][0]["divergence"] == "why"
-
-
 def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
     config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
     summary = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
@@ -97,9 +92,10 @@ def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
     lines = evaluations(range(5)) + evaluations(range(2), seed=1) + evaluations(range(5), seed=2)
     for line in lines:
         line["model"]["accuracy"] += 0.1 * (line["seed"] == 2)
-    summary = summarize(config, {0: journal(), 1: journal(diverged_at=1), 2: journal()}, lines, "f", 1)
+    journals = {0: journal(), 1: journal(diverged_at=1), 2: journal()}
+    summary = summarize(config, journals, lines, "f", 1, {1: "why"})
     accuracy = summary["over_seeds"]["model"]["accuracy"]
-    assert summary["seeds"][1]["last"] is None
+    assert summary["seeds"][1]["last"] is None and summary["seeds"][1]["divergence"] == "why"
     assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.4), pytest.approx(0.45))
     assert (accuracy["seeds"], accuracy["of_seeds"]) == (2, 3)
     assert "40.00 +- 7.07 (2 of 3 seeds)" in scores.summary_table({"fedavg": summary})

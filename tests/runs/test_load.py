@@ -11,7 +11,6 @@ import pytest
 
 from fedwin import data, sampling, tree
 from fedwin.core import Variables
-from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.load import client_models, load, prepared_run
 from fedwin.runs.metrics_log import read_lines
@@ -96,8 +95,8 @@ def arrays(seed):
 
 def test_other_data_of_the_same_shape_is_refused(own_data):
     for evaluate in (load, lambda directory, **objects: client_models(directory, [0], **objects), prepared_run):
-        with pytest.raises(UserError, match="was run on other data than dataset=.* has; give the run's own data"):
-            evaluate(own_data, dataset=arrays(1))
+        words = "was run on other data than dataset=.* has; give the run's own data"
+        refused(words, evaluate, own_data, dataset=arrays(1))
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 import dataclasses
 
 import jax
-import pytest
 
 from fedwin import tree
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.residence.rows import HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs import machine
 from fedwin.runs.config import Config
@@ -68,11 +66,8 @@ def test_rows_go_where_there_is_room_for_them():
 def test_the_largest_part_is_named_with_its_remedy():
     found = of(observe=["wima:window=40"])
     assert found.fits(Memory(10**10)) and found.fits(Memory(None)) and not found.fits(Memory(10**6))
-    with pytest.raises(
-        UserError,
-        match="observers: .* GiB of the .* are available; set --window=file, or shorten the windows of --observe",
-    ):
-        found.check_memory(Memory(10**6))
+    words = "observers: .* GiB of the .* are available; set --window=file, or shorten the windows of --observe"
+    refused(words, found.check_memory, Memory(10**6))
     refused("device memory", found.check_memory, Memory(10**10, 10**6))
     assert found.fits(Memory(10**10, 10**10))
 
@@ -91,8 +86,8 @@ def test_memory_of_this_host_and_its_container(tmp_path):
 
 
 def test_files_that_do_not_fit_on_the_disk_are_named():
-    with pytest.raises(UserError, match="^checkpoints: .* of disk space that .*; lower --keep_checkpoints, or choose"):
-        of(algorithm="scaffold").check_disk(1000)
+    words = "^checkpoints: .* of disk space that .*; lower --keep_checkpoints, or choose"
+    refused(words, of(algorithm="scaffold").check_disk, 1000)
     kept = of(keep_rounds=[0, 10, 30, 50]).disk["checkpoints"]  # besides rounds 0 and 50
     assert kept == 2 * of().disk["checkpoints"] > 0
     in_file = of(algorithm="scaffold", table="file", num_clients=1000, num_rounds=5000)
