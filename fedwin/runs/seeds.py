@@ -275,9 +275,9 @@ class GroupJournal(Journal):
         """Saves the last states of the seeds that a callback stopped after `completed` rounds, and the group."""
         stopped = {index: journal for index, journal in self.members.items() if journal.stopped_at == completed}
         assert self.rows is not None
-        self.flush()
         for index, journal in stopped.items():
             if completed not in self.finals[journal.seed].rounds():  # it was not killed before the group's checkpoint
+                self.flush()
                 state = self.rows.checkpoint(seed_state(run, index))
                 self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
         if stopped:
