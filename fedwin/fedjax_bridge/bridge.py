@@ -19,7 +19,7 @@ from fedwin.fedjax_bridge.cohort import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
 from fedwin.models.convolution.lowering import lower_convolutions
 from fedwin.registry import Choice, ranges
-from fedwin.wrappers import WRAPPERS, wrapped, wrapped_solver
+from fedwin.wrappers import WRAPPERS, together, wrapped, wrapped_solver
 
 
 def as_fedjax(
@@ -195,11 +195,10 @@ def build_algorithm(
         raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
     network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
     setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
-    names = [text.partition(":")[0] for text in wrap or ()]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"as_fedjax: wrapper '{repeated}' is given twice; keep one.")
     solve = build_solver(model, batch_hparams, client_lr, client_optimizer)
-    wrappers = [WRAPPERS.build(text, dataclasses.replace(setting, owner=text.partition(":")[0])) for text in wrap or ()]
+    around = [WRAPPERS.check(text) for text in wrap or ()]
+    built = [WRAPPERS.build(each, dataclasses.replace(setting, owner=each.name)) for each in around]
+    wrappers = together([each.name for each in around], built)
     return wrapped(ALGORITHMS.build(choice, setting, wrapped_solver(solve, wrappers)), wrappers)
 
 

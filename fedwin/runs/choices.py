@@ -148,7 +148,7 @@ def batch_size(options: LocalOptions, largest: int) -> int:
 
 
 def check_training(options: ServerOptions, observe: list[str], num_rounds: int) -> None:
-    """Checks that every wrapper is given once, and that algorithm, wrappers and observers start before the run ends.
+    """Checks that algorithm, wrappers and observers start before the run ends.
 
     The fact `warmup_horizon` of a registered algorithm or wrapper names its parameter that is a number of rounds before
     it takes effect. Windows of observers may be longer than the run.
@@ -159,13 +159,9 @@ def check_training(options: ServerOptions, observe: list[str], num_rounds: int) 
       num_rounds: number of rounds T.
 
     Raises:
-      UserError: a wrapper is given twice; a window, delay or start is beyond the last round.
+      UserError: a window, delay or start is beyond the last round.
     """
-    wrapped = [WRAPPERS.check(text) for text in options.wrap]
-    for choice in wrapped:
-        if sum(other.name == choice.name for other in wrapped) > 1:
-            raise UserError(f"wrap={choice}: wrapper '{choice.name}' is given twice; keep one.")
-    everything = [(ALGORITHMS, algorithm_choice(options)), *((WRAPPERS, choice) for choice in wrapped)]
+    everything = [(ALGORITHMS, algorithm_choice(options)), *((WRAPPERS, WRAPPERS.check(text)) for text in options.wrap)]
     for registry, choice in [*everything, *((OBSERVERS, OBSERVERS.check(text)) for text in observe)]:
         label, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
         name = registry.entries[choice.name].facts.get("warmup_horizon", "")

@@ -29,6 +29,7 @@ __all__ = [
     "build_all",
     "ima_rate",
     "privacy_of",
+    "together",
     "unchanged",
     "unwrapped_names",
     "wrapped",
@@ -47,9 +48,16 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
       choices: such as 'clip:norm=1.0', in the order in which they are applied.
 
     Raises:
-      UserError: when a choice is wrong, or wrappers do not go together in this order.
+      UserError: when a choice is wrong or given twice, or wrappers do not go together in this order.
     """
-    built = [WRAPPERS.build(choice, setting) for choice in choices]
+    choices = [WRAPPERS.check(choice) for choice in choices]
+    return together([choice.name for choice in choices], [WRAPPERS.build(choice, setting) for choice in choices])
+
+
+def together(names: list[str], built: list[Wrapper]) -> list[Wrapper]:
+    """Returns built wrappers; raises UserError if one is given twice, or they do not go together in this order."""
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"wrap={repeated}: wrapper '{repeated}' is given twice; keep one.")
     before: list[str] = []
     for wrapper in built:
         if wrapper.name == "local" and (changing := [name for name in before if name in BEFORE_LOCAL]):
@@ -57,8 +65,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
                 f"wrap={changing[-1]}: before --wrap=local it would also change the part that is never sent; give "
                 f"--wrap=local first."
             )
-        if wrapper.name == "local" and "local" in before:
-            raise UserError("wrap=local is given twice, and one part of the model can stay local; keep one.")
         if wrapper.name == "topk" and "quantize" in before:
             raise UserError("wrap=quantize: --wrap=topk after it adds what is not rounded; set bits= of topk instead.")
         before += [wrapper.name] if wrapper.algorithm is not unchanged else []

@@ -94,7 +94,7 @@ def test_fedrep_trains_the_classifier_first_and_then_the_rest(share, double):
 
 def test_two_wrappers_do_not_take_turns(double):
     texts, p = ["local:part=classifier,alternate=0.5", "local:part=features"], plain.problem()
-    refused("wrap=local is given twice", build_all, texts, p.setting)
+    refused("wrapper 'local' is given twice", build_all, texts, p.setting)
     (own,) = build_all(texts[:1], p.setting)
     refused("local: another wrapper freezes parameters already", own.solver, own.solver(p.solve))
 
