@@ -82,7 +82,8 @@ def as_fedjax(
     choice = dict(model=model, batch_hparams=batch_hparams, client_lr=client_lr)
     more = dict(client_optimizer=client_optimizer, wrap=wrap or None, sample_batch=sample_batch)
     numbers = dict(num_clients=num_clients, clients_per_round=clients_per_round, num_rounds=num_rounds)
-    _check(algorithm, choice | numbers, dict(max_clients=max_clients, largest=largest), wrap, observers)
+    sizes = dict(max_clients=max_clients, largest=largest, num_classes=num_classes, total_examples=total_examples)
+    _check(algorithm, choice | numbers, sizes, wrap, observers)
     built = _built(algorithm, choice, more | numbers)
     if strategy == "default":
         strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
@@ -185,12 +186,9 @@ def build_algorithm(
     """Builds an algorithm with its wrappers; the arguments are those of as_fedjax.
 
     Raises:
-      UserError: for an unknown name or parameter, unsupported batches, a missing number that the algorithm reads, or
-        an algorithm that needs numbers of clients.
+      UserError: for an unknown name or parameter, unsupported batches, or a missing number that the algorithm reads.
     """
     choice = ALGORITHMS.check(choice)
-    if choice.name == "agnostic":  # its weights would stay equal, silently
-        raise UserError("agnostic weighs clients by numbers or domains, which FedJAX programs lack; use fedwin.run.")
     if sample_batch is None and reads(ALGORITHMS[choice.name], "model"):
         raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
     network = None if sample_batch is None else models.from_fedjax(model, sample_batch)

@@ -72,8 +72,8 @@ def required_padding(cohort: list[Member]) -> Padding:
 
 
 def client_number(name: bytes) -> int:
-    """Returns a client's number, which depends on its name alone, not on which clients were seen before."""
-    return zlib.crc32(name) & 0x7FFFFFFF
+    """Returns a client's number, which depends on its name alone, bytes or others, not on clients that were seen."""
+    return zlib.crc32(name if isinstance(name, bytes) else str(name).encode()) & 0x7FFFFFFF
 
 
 def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_examples: int | None) -> Store:

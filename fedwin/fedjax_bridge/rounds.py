@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, engine, tree
+from fedwin.algorithms.agnostic import AgnosticState
 from fedwin.core import Algorithm, Client, Cohort, Observer, Phase, Variables
 from fedwin.engine.placement import replicated
 from fedwin.engine.strategy import Strategy
@@ -121,7 +122,7 @@ class Rounds:
           params: initial parameters, or Variables for a model with statistics.
 
         Raises:
-          UserError: when there are no parameters.
+          UserError: when there are no parameters, or clients would be weighed by their numbers.
         """
         if tree.is_empty(params):
             raise UserError("as_fedjax: init takes the model's parameters, e.g. init(model.init(rng)); there are none.")
@@ -129,6 +130,9 @@ class Rounds:
         # A client's row is initialized when the client is first seen.
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
+        by_number = lambda node: isinstance(node, AgnosticState)
+        if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # its weights would stay equal, silently
+            raise UserError("agnostic weighs clients by numbers or domains, which FedJAX programs lack; use fedwin.run.")
         stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)

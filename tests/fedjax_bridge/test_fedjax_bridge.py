@@ -88,9 +88,8 @@ def test_changing_cohorts_compile_at_most_three_times():
     generator = np.random.default_rng(0)
     for round in range(15):
         ids = generator.choice(40, generator.integers(3, 9), replace=False)
-        clients = [
-            (name, data.get_client(name), jax.random.PRNGKey(round)) for name in (b"client%03d" % k for k in ids)
-        ]
+        # Names need not be bytes.
+        clients = [(str(k), data.get_client(b"client%03d" % k), jax.random.PRNGKey(round)) for k in ids]
         state, diagnostics = fed.apply(state, clients)
         assert len(diagnostics) == len(ids)
     assert 1 <= len(fed.apply.traces) <= 3
@@ -173,6 +172,7 @@ def test_what_is_missing_is_named():
     for classes, words in ((None, "set num_classes"), (problem.CLASSES - 1, "labels outside of 0..1; set num_classes")):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
         refused(words, fed.apply, fed.init(params), clients)
+    refused("agnostic weighs clients by numbers", as_fedjax(build("agnostic:lr=1")).init, params)
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     refused("no client", fed.apply, fed.init(params), [])
