@@ -110,7 +110,7 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
         least = f"share to at least {math.ceil(1000 / cohort) / 1000:g}"
         least = least if cohort > 2 else f"--clients_per_round to at least {math.ceil(1 / exact)}"
         raise UserError(
-            f"trimmed_mean: share={share} of clients_per_round={cohort} removes no client; set {least}, or share to 0 "
+            f"trimmed_mean: share={share} of {cohort} clients that are drawn removes nobody; set {least}, or share to 0 "
             f"for the uniform mean."
         )
 
@@ -219,10 +219,10 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
 
     Args:
       f: attackers of a cohort that are tolerated; a cohort needs 2 f + 3 clients.
-      m: number of steps that are averaged, from 1 to clients_per_round - f.
+      m: number of steps that are averaged, from 1 to n - f, n the clients of a round (their mean number).
 
     Raises:
-      UserError: when cohorts are smaller than 2 f + 3, or m is larger than clients_per_round - f.
+      UserError: when cohorts are smaller than 2 f + 3, on average, or m is larger than n - f.
 
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,
     https://arxiv.org/abs/1703.02757.
@@ -236,11 +236,11 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
     cohort = setting.clients_per_round
     if cohort < 2 * f + 3:
         raise UserError(
-            f"krum: f={f} needs cohorts of at least 2 f + 3 = {2 * f + 3} clients; raise "
-            f"--clients_per_round={cohort}, or lower f."
+            f"krum: f={f} needs cohorts of at least 2 f + 3 = {2 * f + 3} clients, and {cohort} are drawn; raise "
+            f"--clients_per_round (or have fewer groups in --sampling=cyclic), or lower f."
         )
     if m > cohort - f:
-        raise UserError(f"krum: m={m} must be at most clients_per_round - f = {cohort - f}.")
+        raise UserError(f"krum: m={m} must be at most n - f = {cohort - f}, where n={cohort} clients are drawn.")
 
     def combine(steps, weights, present):
         n, size = jnp.sum(present), len(steps)
