@@ -59,6 +59,7 @@ class AmplifiedRow(NamedTuple):
     "amplified_scaffold",
     paper=("crawshaw2024federated", "karimireddy2020scaffold"),
     instances=("amplified_scaffold:period=2,gamma=1.2",),
+    warmup_horizon="period",
     down="2",
     up="2",
     server="4",

@@ -166,7 +166,7 @@ def check_training(options: ServerOptions, observe: list[str], num_rounds: int) 
         label, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
         name = registry.entries[choice.name].facts.get("warmup_horizon", "")
         horizon, start = params.get(name), params.get("start")
-        if isinstance(horizon, int) and horizon >= num_rounds + (name == "window"):
+        if isinstance(horizon, int) and horizon >= num_rounds + (name in ("window", "period")):
             raise UserError(
                 f"{label}: with {name}={horizon} it would never start in a run of num_rounds={num_rounds}; set a "
                 f"smaller {name}, or raise --num_rounds."
