@@ -204,7 +204,8 @@ def topk(
             check_nothing_derived("topk", update.message)
             mean = step_of("topk", update.message, whole=True)
             residual = c.state.residual if decay == 1 else tree.scale(decay, c.state.residual)
-            pending = tree.add(residual, mean.value)
+            # Of a client of weight 0, 0 / 0 would be NaN.
+            pending = tree.where(mean.weight > 0, tree.add(residual, mean.value), residual)
             shapes = jax.eval_shape(lambda *sent: sent, down, update.message)
             # Without a part of the model that stays local.
             count = _count(core.mean_step_of(phase.wire(*shapes)[1]), share)

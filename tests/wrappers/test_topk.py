@@ -10,7 +10,7 @@ from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.testing.problems import KEY
 from fedwin.wrappers import WRAPPERS, build_all
-from fedwin.wrappers.compression import TAG
+from fedwin.wrappers.compression import TAG, Feedback
 from tests.refusals import refused
 from tests.wrappers.test_wrappers import leaves
 
@@ -60,6 +60,14 @@ def test_models_and_residuals_are_those_of_the_rule(double, count, share):
     for run, model in zip(runs, models, strict=True):
         np.testing.assert_allclose(run.params["x"], model, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(runs[-1].table.residual["x"], residual, rtol=1e-12, atol=1e-14)
+
+
+def test_a_client_of_weight_0_sends_no_nan():
+    p = problem()
+    (phase,), params = built(p, "fedavg", "topk:share=0.25").phases, p.variables.params
+    row = jax.tree.map(lambda x: x + np.arange(4.0), Feedback((), params))
+    update = phase.client(params, p.client(0, row)._replace(importance=np.float32(0)))
+    assert leaves(update.message).tolist() == [0] * 5 and leaves(update.state).tolist() == [0, 1, 2, 0]
 
 
 def test_sparseloco_is_decayed_feedback_of_what_is_left_out_and_rounded(double):
