@@ -177,8 +177,8 @@ def diloco(
       server_b1: first-moment decay of the outer 'adam' and 'yogi'.
       server_b2: second-moment decay of the outer 'adam' and 'yogi'.
       server_eps: added to their root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      restart: outer steps after which the state of the outer optimizer (its momentum) starts anew; 0: never. A fragment
-        counts its own.
+      restart: rounds after which the state of the outer optimizer (its momentum) starts anew, rounds of their own for
+        fragments; 0: never. Rounds without clients count, and one in which it would start anew leaves it as it is.
       fragments: F, of which one is synchronized in each round, in turn; 1: the whole model.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
       delay: local steps between a fragment's sending and its use.
@@ -222,7 +222,7 @@ def diloco(
 
 
 def restarted(server: Server, period: int, fragments: int = 1) -> Server:
-    """Returns a server whose state starts anew before every `period`-th of its steps.
+    """Returns a server whose state starts anew before every `period`-th of its rounds.
 
     Args:
       fragments: number of fragments that take turns, so that one of them steps in every so many rounds.

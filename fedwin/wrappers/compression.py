@@ -67,8 +67,8 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
     Every array of a message is quantized on its own (a layer's kernel, its bias; SCAFFOLD's second sum, too), and is
     sent as one scale s and `bits` bits per entry, rounded up to bytes; arrays that are no smaller that way are sent as
     they are. This is QSGD with the largest entry in place of the norm. Nothing is quantized on the way to the clients,
-    and statistics (BatchNorm's) are not quantized either. FedDyn and FedGMA are refused: their servers compute further
-    sums from exact steps.
+    and statistics (BatchNorm's) are not quantized either. Algorithms whose servers compute further sums from exact
+    steps are refused (FedDyn, FedExP, FedGloSS, FedGMA, FedSMOO, FedStale, FedVARP).
 
     Args:
       bits: of an entry, from 2 to 16; 32 quantizes nothing.
@@ -175,7 +175,7 @@ def topk(
     are sent, or the whole step where that is no more. A client's e_i stays as it is while the client does not take
     part. Other parts of a message (SCAFFOLD's second sum) and statistics are sent as they are; nothing is sparsified
     on the way to the clients. Algorithms without a mean step, with two round trips (MIME), and those whose servers
-    compute further sums from exact steps (FedDyn, FedGMA) are refused.
+    compute further sums from exact steps (as for `quantize`) are refused.
 
     Args:
       share: of the parameters; 1 with 32 bits sends everything and keeps no state.
