@@ -25,7 +25,6 @@ from absl import flags
 
 from fedwin import data, jax_config
 from fedwin.callbacks.scores import plain_table
-from fedwin.core import Variables
 from fedwin.errors import UserError, escape
 from fedwin.registry import nearest
 from fedwin.runs.client_evaluations import client_table
@@ -130,7 +129,7 @@ def _plane(arguments: Runs, options: Any) -> Answer:
     if ids:
         corners = dict(zip((f"client {client}" for client in ids), client_models(trained, ids)))
         # Some methods evaluate another model than clients receive, and an address may name a read-out.
-        further = {"received model": Variables(trained.run.params, trained.run.stats)}
+        further = {"received model": trained.received}
         further |= {} if models.address(arguments[0]).readout == "model" else named
         subject = f"clients {', '.join(map(str, ids))}"
         subject += f" after round {trained.round}"

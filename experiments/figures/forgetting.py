@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fedwin import analysis
-from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel, client_models
 
@@ -60,8 +59,8 @@ def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
-    # The received model; some methods evaluate another one.
-    models = [Variables(trained.run.params, trained.run.stats), *client_models(trained, clients)]
+    # Some methods evaluate another model than clients receive.
+    models = [trained.received, *client_models(trained, clients)]
     rows = [part.client(client) for client in clients]
     empty = [client for client, own in zip(clients, rows) if not len(own)]
     if empty:

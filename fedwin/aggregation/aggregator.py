@@ -36,26 +36,12 @@ def _is_part(x) -> bool:
     return isinstance(x, (core.MeanStep, core.DerivedFromStep))
 
 
-def check_message(label: str, message) -> bool:
-    """Returns whether a message contains mean steps.
+class StepCheck:
+    """Raises UserError when a round is traced, if no message has a mean step, or one has sums computed from it.
 
     Args:
       label: what is applied to the steps, for the error message, such as 'aggregate=median'.
-
-    Raises:
-      UserError: the server also receives a sum that is derived from the steps.
     """
-    parts = [x for x in jax.tree.leaves(message, is_leaf=_is_part) if _is_part(x)]
-    if any(isinstance(x, core.DerivedFromStep) for x in parts):
-        raise UserError(
-            f"{label}: the server of this algorithm also uses a sum that is computed from the clients' steps, and "
-            f"--{label.partition('=')[0]} changes the steps alone; choose another --algorithm."
-        )
-    return bool(parts)
-
-
-class StepCheck:
-    """Raises UserError when a round is traced, if no message of an algorithm contains a mean step."""
 
     def __init__(self, label: str, algorithm: Algorithm):
         self.label = label
@@ -64,14 +50,19 @@ class StepCheck:
 
     def __call__(self, number: int, message) -> bool:
         """Returns whether the message of phase `number` contains mean steps."""
-        has_steps = check_message(self.label, message)
-        self.found = self.found or has_steps
+        parts = [x for x in jax.tree.leaves(message, is_leaf=_is_part) if _is_part(x)]
+        if any(isinstance(x, core.DerivedFromStep) for x in parts):
+            raise UserError(
+                f"{self.label}: the server of this algorithm also uses a sum that is computed from the clients' steps, "
+                f"and --{self.label.partition('=')[0]} changes the steps alone; choose another --algorithm."
+            )
+        self.found = self.found or bool(parts)
         if number == self.last and not self.found:
             raise UserError(
                 f"{self.label}: clients of this algorithm send no mean step y_i - x that it could change; choose "
                 f"another --algorithm."
             )
-        return has_steps
+        return bool(parts)
 
 
 def _combined(combine: Callable, sent: core.MeanStep, present) -> core.MeanStep:

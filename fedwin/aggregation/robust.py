@@ -110,7 +110,7 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
         least = f"share to at least {math.ceil(1000 / cohort) / 1000:g}"
         least = least if cohort > 2 else f"--clients_per_round to at least {math.ceil(1 / exact)}"
         raise UserError(
-            f"trimmed_mean: share={share} of {cohort} clients that are drawn removes nobody; set {least}, or share to 0 "
+            f"trimmed_mean: share={share} of {cohort} clients that are drawn removes none; set {least}, or share to 0 "
             f"for the uniform mean."
         )
 

@@ -131,8 +131,8 @@ class Rounds:
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
         by_number = lambda node: isinstance(node, AgnosticState)
-        if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # its weights would stay equal, silently
-            raise UserError("agnostic weighs clients by numbers or domains, which FedJAX programs lack; use fedwin.run.")
+        if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # weights would stay equal, silently
+            raise UserError("agnostic weighs clients by their numbers or domains; FedJAX programs have none, use fedwin.run.")
         stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)

@@ -62,6 +62,17 @@ class TrainedModel:
             f"  {config.algorithm} on {config.dataset}, from {self.directory}"
         )
 
+    @property
+    def received(self) -> Variables:
+        """The model that clients receive next: the server's, or what an algorithm or wrapper sends in its place."""
+        run, phases = traceable(self.run), self.prepared.algorithm.phases
+        form = lambda model: (jax.tree.structure(model), [np.shape(leaf) for leaf in jax.tree.leaves(model)])
+        is_model = lambda node: form(node) == form(run.params)
+        with jax_config.settings(self.prepared.config.precision):
+            sent = next(phase for phase in phases if phase.client).broadcast(run.params, run.state)
+        # An asynchronous server sends old models.
+        return Variables(next(filter(is_model, jax.tree.leaves(sent, is_leaf=is_model)), run.params), run.stats)
+
     def client_table(self) -> dict[str, np.ndarray]:
         """Returns the table of clients of this round (--eval_clients), as `fedwin.client_table`."""
         return client_table(self.directory, self.seed, self.round)

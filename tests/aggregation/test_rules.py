@@ -192,7 +192,7 @@ def test_strategies_agree_and_a_loop_is_its_rounds(algorithm, choice):
     [
         ("krum:f=2", "krum: f=2 needs cohorts of at least 2 f [+] 3 = 7 clients, and 5 are drawn; raise"),
         ("krum:f=1,m=5", "krum: m=5 must be at most n - f = 4"),
-        ("trimmed_mean:share=0.1", "share=0.1 of 5 clients that are drawn removes nobody; set share to at least 0.2"),
+        ("trimmed_mean:share=0.1", "share=0.1 of 5 clients that are drawn removes none; set share to at least 0.2"),
     ],
 )
 def test_what_a_rule_can_not_do_is_refused(choice, words):

@@ -172,7 +172,7 @@ def test_what_is_missing_is_named():
     for classes, words in ((None, "set num_classes"), (problem.CLASSES - 1, "labels outside of 0..1; set num_classes")):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
         refused(words, fed.apply, fed.init(params), clients)
-    refused("agnostic weighs clients by numbers", as_fedjax(build("agnostic:lr=1")).init, params)
+    refused("agnostic weighs clients by their numbers", as_fedjax(build("agnostic:lr=1")).init, params)
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     refused("no client", fed.apply, fed.init(params), [])

@@ -73,6 +73,18 @@ def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algori
     assert not np.array_equal(tree_leaves(first)[0], tree_leaves(start)[0])
 
 
+def test_clients_at_rate_0_return_the_model_that_they_receive(tmp_path):
+    """Not the server's: a look-ahead from a mix with an average."""
+    config = dataclasses.replace(SMALL, dataset="digits", algorithm="fedacg", wrap=["feedback"], out_dir=str(tmp_path))
+    run(config, quiet=True)
+    trained = load(tmp_path)
+    still = dataclasses.replace(trained.prepared, solver=dataclasses.replace(trained.prepared.solver, lr=0.0))
+    (returned,) = client_models(dataclasses.replace(trained, prepared=still), [2])
+    for a, b, server in zip(*map(tree_leaves, (returned, trained.received, Variables(trained.run.params)))):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+        assert np.abs(a - server).max() > 1e-4
+
+
 def test_what_is_not_there_is_one_line(finished, tmp_path):
     finished = finished[0]
     for call, words in (

@@ -181,14 +181,6 @@ def test_cohorts_and_neighbors_must_fit():
     assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.rate == pytest.approx(0.3)
 
 
-def test_a_fedjax_program_is_refused():
-    class Unknown:
-        num_clients, most_rounds = 10, None
-
-    with pytest.raises(UserError, match="FedJAX program"):
-        WRAPPERS.build(EXACT, Unknown())
-
-
 def contract_problem():
     schedule = ((0, 1, 2, 3), (4, 3, 2, 0), (1, 4, 3, 2))
     x, y = [[1.0, 2.0], [0.5], [1.5, -1.0], [2.0], [0.3, 0.8]], [[2.0, 4.5], [1.2], [3.0, -2.2], [4.1], [0.5, 1.7]]
