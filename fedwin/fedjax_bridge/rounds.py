@@ -132,7 +132,7 @@ class Rounds:
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
         by_number = lambda node: isinstance(node, AgnosticState)
         if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # weights would stay equal, silently
-            raise UserError("agnostic weighs clients by their numbers or domains; FedJAX programs have none, use fedwin.run.")
+            raise UserError("agnostic weighs clients by their numbers or domains, which FedJAX lacks; use fedwin.run.")
         stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)

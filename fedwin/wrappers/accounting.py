@@ -84,11 +84,6 @@ class Privacy:
         """One round of the run."""
         return Mechanism(self.noise_multiplier, self.neighbors, self.num_clients, self.cohort)
 
-    @property
-    def rate(self) -> float:
-        """Probability with which a client takes part in a round."""
-        return self.mechanism.rate
-
     def spent(self, rounds: int) -> tuple[tuple[Mechanism, int], ...]:
         """Returns what the account consists of after a number of rounds: different mechanisms, how often each."""
         counts: dict[Mechanism, int] = {}
@@ -126,7 +121,7 @@ class Privacy:
             **({"counts_this_run_alone": self.alone} if self.alone else {}),
             "neighbors": self.neighbors,
             "noise_multiplier": self.noise_multiplier,
-            "rate": self.rate,
+            "rate": self.mechanism.rate,
             "covers": "the server model of every round of one seed, and what is computed from them alone",
             "not_covered": "train_loss, cohort sizes, evaluations on clients' examples and early stops by them, client "
             "states in checkpoints",

@@ -4,7 +4,7 @@ from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Positive
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
-from fedwin.wrappers.messages import check_not_private, is_bounded_with_the_step, parts_that, step_of
+from fedwin.wrappers.messages import check_not_private, parts_that, step_of
 
 
 def _checked_phase(phase: core.Phase) -> core.Phase:
@@ -14,7 +14,8 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
         update = phase.client(down, c)
         check_not_private("clip", update.message)
         step_of("clip", update.message, whole=True)
-        unbounded = parts_that(update.message, lambda node: not is_bounded_with_the_step(node))
+        bounded = (core.MeanStep, core.DerivedFromStep)
+        unbounded = parts_that(update.message, lambda node: not isinstance(node, bounded))
         if unbounded:
             raise UserError(
                 f"clip: clients of this algorithm also send {', '.join(unbounded)}, which a bound on the step does not "

@@ -24,8 +24,6 @@ from fedwin.wrappers.base import (
 )
 from fedwin.wrappers.messages import step_of
 
-Part = Literal["classifier", "features", "norm"]
-
 
 class LocalPart(NamedTuple):
     """State of a client.

@@ -64,11 +64,6 @@ def parts_that(message, predicate: Callable) -> list[str]:
     return sorted({jax.tree_util.keystr(path[:1]).strip("[]") for path, node in nodes if predicate(node)})
 
 
-def is_bounded_with_the_step(node) -> bool:
-    """Whether a node of a message is the step, or computed from the step alone."""
-    return isinstance(node, (core.MeanStep, core.DerivedFromStep))
-
-
 def check_nothing_derived(wrapper: str, message) -> None:
     """Rejects messages with a part that is computed from the step before the wrapper changes it, or a ClippedStep."""
     check_not_private(wrapper, message)

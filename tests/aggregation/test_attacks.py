@@ -42,13 +42,6 @@ def test_attackers_are_a_fraction_or_a_number(clients, count):
     assert ATTACKS.build(f"sign_flip:clients={clients}", core.Setting(10, 2, 5)).count == count
 
 
-def test_without_attackers_nothing_changes():
-    p = problem()
-    method = p.build("fedavg")
-    for choice in ("none", "sign_flip:clients=0", "gaussian:clients=0.0"):
-        assert aggregation.attacked(method, ATTACKS.build(choice, p.setting)) is method
-
-
 def test_sign_flippers_send_the_opposite_of_their_steps():
     sent = np.where(MASK[:, None], -2.0, 1.0) * STEPS
     mean = one_round("fedavg", "sign_flip:clients=2,scale=2", MASK)

@@ -159,12 +159,6 @@ def test_a_cohort_with_padding_counts_only_its_clients():
     np.testing.assert_allclose(run.params["x"], (STEPS[4] + STEPS[1]) / 2, rtol=1e-9)
 
 
-def test_the_mean_is_no_rule_at_all():
-    p = problem()
-    method = p.build("fedavg")
-    assert aggregated(method, AGGREGATORS.build("mean", p.setting)) is method
-
-
 COHORTS = ((0, 1, 2, 3, 4), (2, 0, 1, 3, 4))
 KINDS = [
     # Controls, two phases, rows, windows; steps of wrapped solvers; statistics come with the classifier.

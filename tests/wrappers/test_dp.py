@@ -173,12 +173,12 @@ def test_cohorts_and_neighbors_must_fit():
     population = Population(10, 2, 20, (0,), lambda seed: np.ones(10, int))
     setting = core.Setting(10, 2, 20, sampling=make_sampler("poisson:rate=0.3", population))
     wrapper = WRAPPERS.build("dp:clip=1,noise=1", setting)
-    assert wrapper.privacy.rate == pytest.approx(0.3)
+    assert wrapper.privacy.mechanism.rate == pytest.approx(0.3)
     with pytest.raises(UserError, match="sampling=uniform"):
         WRAPPERS.build(EXACT, setting)
     drops = setting._replace(sampling=dataclasses.replace(setting.sampling, dropout=0.5))
     # Who drops out takes no part, but only the draw is accounted.
-    assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.rate == pytest.approx(0.3)
+    assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.mechanism.rate == pytest.approx(0.3)
 
 
 def contract_problem():
