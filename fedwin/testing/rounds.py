@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fedwin import aggregation
 from fedwin import observers as observing
 from fedwin import wrappers as wrapping
-from fedwin.core import Algorithm, Variables
+from fedwin.core import Variables
 from fedwin.registry import Choice
 from fedwin.testing.families import quadratic
 from fedwin.testing.problems import Problem, mean_loss, trajectory
@@ -41,7 +41,7 @@ def run_rounds(
       observers: choices such as 'wima:window=2'.
       problem: the problem to run on; None is `two_quadratics()`.
       aggregate: how the server combines the clients' steps, a choice such as 'median'.
-      attack: what some clients do, a choice such as 'sign_flip:clients=1'.
+      attack: what some clients do, those of seed 0, a choice such as 'sign_flip:clients=1'.
 
     Returns:
       'model' and the name of every read-out -> its loss after each round, rounded to three digits [rounds].
@@ -56,7 +56,11 @@ def run_rounds(
     p = two_quadratics() if problem is None else problem
     p = p._replace(setting=p.setting._replace(num_rounds=rounds))
     method = p.build(algorithm, *wrapping.build_all(wrappers, p.setting))
-    p, method = _attacked(p, method, attack)
+    attacking, clients = aggregation.ATTACKS.build(attack, p.setting), p.setting.num_clients
+    if attacking.count:
+        mask = aggregation.attackers(0, attacking.count, clients)
+        p = p._replace(store=p.store._replace(info=aggregation.with_attackers(p.store.info, mask)))
+    method = aggregation.attacked(method, attacking)
     method = aggregation.aggregated(method, aggregation.AGGREGATORS.build(aggregate, p.setting))
     watched = observing.build_all(observers, p.setting)
     losses: dict[str, list[float]] = {}
@@ -68,12 +72,3 @@ def run_rounds(
         for name, variables in shown.items():
             losses.setdefault(name, []).append(round(mean_loss(p, variables), 3))
     return losses
-
-
-def _attacked(p: Problem, method: Algorithm, choice: str | Choice) -> tuple[Problem, Algorithm]:
-    """Returns a problem with attackers, those of seed 0, and the algorithm that they attack."""
-    attack, clients = aggregation.ATTACKS.build(choice, p.setting), p.setting.num_clients
-    if not attack.count:
-        return p, method
-    info = aggregation.with_attackers(p.store.info, aggregation.attackers(0, attack.count, clients))
-    return p._replace(store=p.store._replace(info=info)), aggregation.attacked(method, attack)

@@ -272,7 +272,6 @@ def swa(
         return cycled
 
     def wrap(algorithm):
-
         def init(params, inner, key):
             return average.init(algorithm.eval_model(Variables(params, initial_stats(setting, key)), inner))
 
