@@ -46,10 +46,12 @@ def swa(
     def update(round, model, state):
         due = (round - first) % cycle == 0 if phase == "code" else (round - first + 1) % cycle == 0
         collect = due & ((round > first) if phase == "code" else (round >= first))
-        n = state.count
-        mixed = tree.map(lambda a, w: ((n * a + w) / (n + 1)).astype(a.dtype), state.model, model)
+        # A fork whose parent began earlier has more models than this one collects; the average then begins anew.
+        anew = state.count > jnp.maximum(round - first - (phase == "code"), 0) // cycle
+        n, so_far = jnp.where(anew, 0, state.count), tree.where(anew, model, state.model)
+        mixed = tree.map(lambda a, w: ((n * a + w) / (n + 1)).astype(a.dtype), so_far, model)
         # Before `start` the state follows the model: in round `start` it is the model that the round begins with.
-        average = tree.where(round < first, model, tree.where(collect, mixed, state.model))
+        average = tree.where(round < first, model, tree.where(collect, mixed, so_far))
         return Average(average, jnp.where(round < first, 0, n + collect))
 
     return Observer(init, update, lambda model, state: {"swa": state.model})

@@ -42,14 +42,15 @@ def test_both_parts_of_wima_are_wima_and_none_is_the_model():
     assert observers.select(rest, average, observers.select(mask, average, params)) == average
 
 
-def test_swa_of_a_fork_with_a_later_start_begins_anew():
-    """Its parent has collected three models; the first one from `start` on takes their place."""
-    observer = observers.swa(problem("partial").setting._replace(num_rounds=20), start=10, cycle=2)
+@pytest.mark.parametrize("begin, phase, collected", [(8, "code", (12, 14)), (13, "code", (14,)), (12, "swa", (13,))])
+def test_swa_of_a_fork_with_a_later_start_begins_anew(begin, phase, collected):
+    """Its parent has collected three models; the first one from `start`, or the fork, on takes their place."""
+    observer = observers.swa(problem("partial").setting._replace(num_rounds=20), start=10, cycle=2, phase=phase)
     model = lambda value: Variables({"w": jnp.float64(value)})
     state = observers.Average(model(5.0), jnp.int32(3))
-    for t in range(8, 15):
+    for t in range(begin, 15):
         state = observer.update(t, model(t), state)
-    assert state.model.params["w"] == (12 + 14) / 2 and state.count == 2
+    assert state.model.params["w"] == np.mean(collected) and state.count == len(collected)
 
 
 DECAYS = {
