@@ -44,14 +44,9 @@ def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
     np.testing.assert_allclose(ours.params["x"], 0.5 * bounded.sum(0) / len(members), rtol=1e-12)
     # Of a cohort of one client under an expected size of |S|, the denominator stays |S|.
     fewer = p._replace(schedule=((0,),))
-    run = last(fewer, built_for(p, "fedavg:weighting=uniform", EXACT))
+    algorithm = built(p, "fedavg:weighting=uniform", EXACT)
+    run = last(fewer, lambda setting, solve: algorithm)
     np.testing.assert_allclose(run.params["x"], bounded[0] / len(members), rtol=1e-12)
-
-
-def built_for(p, choice, *texts):
-    """An algorithm built with the setting of another problem."""
-    algorithm = built(p, choice, *texts)
-    return lambda setting, solve: algorithm
 
 
 @pytest.mark.usefixtures("double")
