@@ -169,8 +169,9 @@ def ima(
 ) -> Wrapper:
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
-    The window holds the aggregates a_t of the base method, never IMA models, and is filled before `start`; the average
-    is broadcast and evaluated in place of the base method's model. Model statistics are averaged likewise.
+    The window holds the aggregates a_t of the base method, never IMA models. It is filled before `start`, or else the
+    average waits until it is full. The average is broadcast and evaluated in place of the base method's model. Model
+    statistics are averaged likewise.
 
     Args:
       window: P, models in the average.
