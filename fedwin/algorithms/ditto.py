@@ -59,10 +59,10 @@ def ditto(
     """
 
     def client(params, c):
-        y = solve(params, c)
         v, stats = personal.start(c.state, params, c, first)
         train = dataclasses.replace(solve, bound=lambda start, y: y)
         own = train(v, c._replace(stats=stats), local.proximal(lam, center=params))
+        y = solve(params, c)  # last, because `client_models` takes the last training for that of what is sent
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=personal.trained(own.params, own.stats, c.state))
 

@@ -348,7 +348,7 @@ def client_models(
       **objects: data_dir, dataset, model or imports, as for `load`.
 
     Returns:
-      One model per client, in the order given.
+      One model per client, in the order given; of a client that trains several, the last.
 
     Raises:
       UserError: there is no such run, checkpoint or client.

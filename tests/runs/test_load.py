@@ -31,9 +31,9 @@ SMALL = Config(
 
 @pytest.fixture(scope="module")
 def own_data(tmp_path_factory):
-    """A finished run of FedAvg on data that an object holds."""
+    """A finished run of Ditto, whose server model is FedAvg's, on data that an object holds."""
     directory = tmp_path_factory.mktemp("own") / "run"
-    run(dataclasses.replace(SMALL, out_dir=str(directory)), quiet=True, dataset=arrays(0))
+    run(dataclasses.replace(SMALL, algorithm="ditto", out_dir=str(directory)), quiet=True, dataset=arrays(0))
     return directory
 
 
