@@ -48,11 +48,12 @@ def domain_weights(weights, losses, lr):
       lr: learning rate.
 
     Returns:
-      The new weights, float [K].
+      The new weights, float [K], each at least 1e-30.
     """
     # A common factor cancels; without it, exp overflows.
     grown = weights * jnp.exp(lr * (losses - jnp.max(losses)))
-    return grown / jnp.sum(grown)
+    # Not 0, or a cohort of such domains alone would have no mean.
+    return jnp.maximum(grown / jnp.sum(grown), 1e-30)
 
 
 def summed(solve: local.Solver, c: core.Client) -> local.Rule:

@@ -81,8 +81,11 @@ def test_a_domain_without_clients_keeps_its_count():
     assert np.isfinite(run.params["x"]).all()
 
 
-def test_losses_too_large_for_exp_leave_the_worst_domain():
-    same(domain_weights(np.array([0.25, 0.5, 0.25]), np.array([1e4, 1.0, 1e4]), 1.0), [0.5, 0, 0.5])
+def test_losses_too_large_for_exp_leave_the_worst_domain_and_the_others_a_mean():
+    same(domain_weights(np.array([0.25, 0.5, 0.25]), np.array([1e4, 1.0, 1e4]), 1.0), [0.5, np.float32(1e-30), 0.5])
+    p = testing.quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=[(0,), (1,)])
+    ours, fedavg = (testing.trajectory(p, p.build(choice), 4)[-1] for choice in ("agnostic:lr=20", "fedavg"))
+    np.testing.assert_allclose(ours.params["x"], fedavg.params["x"], rtol=1e-6)
 
 
 def test_domains_need_a_partition_that_has_them():
