@@ -50,8 +50,8 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
     Raises:
       UserError: when a choice is wrong or given twice, or wrappers do not go together in this order.
     """
-    choices = [WRAPPERS.check(choice) for choice in choices]
-    return together([choice.name for choice in choices], [WRAPPERS.build(choice, setting) for choice in choices])
+    checked = [WRAPPERS.check(choice) for choice in choices]
+    return together([choice.name for choice in checked], [WRAPPERS.build(choice, setting) for choice in checked])
 
 
 def together(names: list[str], built: list[Wrapper]) -> list[Wrapper]:
