@@ -136,10 +136,10 @@ def test_test_examples_are_those_of_the_last_round():
 
 
 def long_tailed(partition, clients=None, factor=100.0):
-    """Classes of 500 examples, the last of 100; returns (data set, partition)."""
-    y = np.repeat(np.arange(10), [500] * 9 + [100])
-    x = np.zeros((4600, 1), np.float32)
-    owners = [f"w{row % 4}" for row in range(4600)] if partition == "natural" else None
+    """Classes of 500 examples, the last of 109; returns (data set, partition)."""
+    y = np.repeat(np.arange(10), [500] * 9 + [109])
+    x = np.zeros((4609, 1), np.float32)
+    owners = [f"w{row % 4}" for row in range(4609)] if partition == "natural" else None
     dataset = data.from_arrays(x, y, x[:5], y[:5], clients=owners)
     return dataset, data.make_partition(dataset, partition, clients, 1, imbalance=factor)
 
@@ -149,7 +149,7 @@ def test_a_long_tail_is_drawn_before_any_partition(partition):
     clients = None if partition == "natural" else 5
     dataset, split = long_tailed(partition, clients)
     counts = split.class_counts(dataset.train["y"], 10).sum(0)
-    left = [int(460 * 0.01 ** (c / 9)) for c in range(10)] - counts
+    left = [int(460.9 * 0.01 ** (c / 9)) for c in range(10)] - counts
     assert left.min() >= 0 and left.sum() == (split.report["left_out"] if clients else 0) < 5
     np.testing.assert_array_equal(split.report["sizes"], split.sizes)
     np.testing.assert_array_equal(long_tailed(partition, clients)[1].order, split.order)
