@@ -149,7 +149,7 @@ def ranged():
 def outside(values):
     """Values just outside of a parameter's, by its ranges and types."""
     candidates = [math.nan, -math.inf, [], "no such value"]
-    for least, most, open_least, open_most in values.ranges:
+    for least, most, open_least, open_most in (kind.range for kind in values.kinds if kind.range):
         below = least if open_least else math.nextafter(least, -math.inf)
         above = most if open_most else math.nextafter(most, math.inf)
         candidates += [below if below else -ranges.SMALLEST, 0 if open_least and not least else least - 1, above]
@@ -223,5 +223,5 @@ def test_the_range_of_a_parameter_is_listed():
         """
 
     radius, spin = registry.entries["ball"].hyperparameters
-    assert radius.range == ranges.Range(0, open_least=True) and radius.description == "in metres (> 0)."
+    assert radius.values.kinds[0].range == ranges.Range(0, open_least=True) and radius.description == "in metres (> 0)."
     assert spin.description == "share of the mass (in [0, 1] or none)."

@@ -11,7 +11,7 @@ import warnings
 
 from fedwin.data import cache, integrity, long_tail
 from fedwin.data.checks import check, check_not_empty
-from fedwin.data.contents import checksum, describe_subset, full_counts
+from fedwin.data.contents import checksum, describe_subset
 from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.formats import files
@@ -37,7 +37,6 @@ __all__ = [
     "from_arrays",
     "from_fedjax",
     "from_series",
-    "full_counts",
     "load",
     "make_partition",
     "original",

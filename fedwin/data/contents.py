@@ -26,12 +26,6 @@ def full_size(choice: str | Choice) -> FullSize:
     return full(DATASETS.options(choice.name) | choice.params) if callable(full) else full
 
 
-def full_counts(choice: str | Choice) -> tuple[int, int] | None:
-    """Returns (training examples, test examples) of the complete data set of a choice, or None if one is not known."""
-    full = full_size(choice)
-    return None if full.train is None or full.test is None else (full.train, full.test)
-
-
 def describe_subset(choice: str | Choice, dataset: Dataset) -> str:
     """Describes how a loaded data set differs in size from the complete one, or ''."""
     full = full_size(choice)

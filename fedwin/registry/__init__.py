@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from fedwin.errors import UserError, user_code
 from fedwin.registry import listing, papers
-from fedwin.registry.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
+from fedwin.registry.choices import Choice, as_choice, check_size, literal, nearest, parse
 from fedwin.registry.papers import Paper
-from fedwin.registry.ranges import Range, Values, values_of
+from fedwin.registry.ranges import Values, values_of
 
 __all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
@@ -40,11 +40,6 @@ class Hyperparameter(NamedTuple):
     default: Any
     meaning: str
     values: Values
-
-    @property
-    def range(self) -> Range | None:
-        """Interval of its numbers; None for a parameter that accepts every number, or none."""
-        return self.values.ranges[0] if self.values.ranges else None
 
     @property
     def description(self) -> str:
@@ -123,11 +118,16 @@ class Registry(dict):
           The builder, or a decorator.
 
         Raises:
-          UserError: for a name that another function has, an unknown paper or an unknown fact.
+          UserError: for a name that another function has or that no choice can have, a builder that is no function, an
+            unknown paper or an unknown fact.
         """
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, like=like, **facts)
-        check_entry(self.kind, name, builder)
+        if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
+            rule = "a name is text without blanks, colons, commas and equals signs; rename it."
+            raise UserError(f"{self.kind} {name!r}: {rule}")
+        if not callable(builder):
+            raise UserError(f"{self.kind} '{name}': {builder!r} is no function; register the one that builds it.")
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
         for fact in facts:

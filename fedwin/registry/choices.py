@@ -139,18 +139,6 @@ def as_choice(choice: Any, kind: str) -> Choice:
     return choice
 
 
-def check_entry(kind: str, name: Any, builder: Any) -> None:
-    """Checks that a name can occur in a choice and that a builder is callable.
-
-    Raises:
-      UserError: when not.
-    """
-    if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
-        raise UserError(f"{kind} {name!r}: a name is text without blanks, colons, commas and equals signs; rename it.")
-    if not callable(builder):
-        raise UserError(f"{kind} '{name}': {builder!r} is not a function; register the function that builds it.")
-
-
 def _quoted(text: str, key: str, rest: str) -> tuple[str | None, str]:
     """Returns (quoted value at the start of `rest`, remaining text), or (None, '') if `rest` starts with no quote."""
     if rest.lstrip()[:1] not in ("'", '"'):

@@ -106,11 +106,6 @@ class Values(NamedTuple):
 
     kinds: tuple[Kind, ...] = ()
 
-    @property
-    def ranges(self) -> tuple[Range, ...]:
-        """Intervals of the numbers among them."""
-        return tuple(kind.range for kind in self.kinds if kind.range)
-
     def accept(self, value: Any, text: str | None = None) -> Any:
         """Returns a value as the parameter receives it: text that a choice spells like a number stays that `text`.
 
@@ -127,23 +122,20 @@ class Values(NamedTuple):
         raise ValueError(self._refusal(value))
 
     def _refusal(self, value: Any) -> str:
-        if isinstance(value, float) and 0 < abs(value) < SMALLEST and self.ranges:
+        if isinstance(value, float) and 0 < abs(value) < SMALLEST and any(kind.range for kind in self.kinds):
             return f"is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}."
         literals = [other for kind in self.kinds for other in kind.values]
         wanted = " or ".join(map(str, self.kinds))
         if isinstance(value, float) and not math.isfinite(value):
             wanted = wanted.replace(" that is finite", "").replace("a number", "a finite number")
-        suggestion = nearest(value, [text for text in literals if isinstance(text, str)]) if _text(value) else ""
+        texts = [text for text in literals if isinstance(text, str)]
+        suggestion = nearest(value, texts) if value and isinstance(value, str) else ""
         return f"must be {'one of ' if self.kinds[0].values else ''}{wanted}.{suggestion}"
 
     def __str__(self) -> str:
         """The restriction in a list of parameters, such as '>= 0'; '' for types and values that have names."""
         numbers = [f"{'an integer ' if k.type is int else ''}{k.range}" for k in self.kinds if k.range]
         return " or ".join([*numbers, *("none" for kind in self.kinds if numbers and kind.type is type(None))])
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 def values_of(parameter: inspect.Parameter) -> Values:
