@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.formats.clients import flatten
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
@@ -22,10 +23,6 @@ def markov(rng, symbols: int, length: int) -> np.ndarray:
         state = follow[state, choice[i]]
         walk[i] = state
     return walk
-
-
-def _joined(parts: list[Examples]) -> Examples:
-    return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}
 
 
 def register_roles(name: str, clients: int, accuracies: Mapping[str, tuple]) -> None:
@@ -51,7 +48,7 @@ def register_roles(name: str, clients: int, accuracies: Mapping[str, tuple]) -> 
                 walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
                 text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
                 parts.append(shakespeare.rows([text.tobytes()], length))
-            sides.append((_joined(parts), consecutive_clients(np.array([len(part["y"]) for part in parts]), ids)))
+            sides.append(flatten(zip(ids, parts, strict=True), name))
         fields = {"task": "sequence", "accuracies": accuracies}
         return Dataset.of_clients(f"{name}_synthetic", sides, shakespeare.VOCABULARY, **fields)
 
@@ -80,7 +77,7 @@ def shakespeare_windows(
     sides = []
     for size in (train, test):
         parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
-        sides.append((_joined(parts), consecutive_clients(np.full(clients, size), ids)))
+        sides.append(flatten(zip(ids, parts, strict=True), "shakespeare_leaf_synthetic"))
     return Dataset.of_clients("shakespeare_leaf_synthetic", sides, 80)
 
 
