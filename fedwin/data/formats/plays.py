@@ -1,11 +1,15 @@
-"""Extracts the speeches of each role from plays in plain text.
+"""Finds plays in plain text, and extracts the speeches of each role from them.
 
 In a file of one play a speech begins `ROLE<TAB>text` and continues on lines that begin with a tab, also after a blank
 line or a stage direction in brackets. Project Gutenberg's complete works `pg100.txt`, which LEAF uses, mark speeches by
 indentation.
 """
 
+import pathlib
 import re
+from collections.abc import Iterator
+
+from fedwin.data.formats import files
 
 STAGE = re.compile(r"\[[^\[\]]*\]")
 START = re.compile(r"^\s*ACT I\b", re.MULTILINE)
@@ -17,6 +21,21 @@ AUTHOR, PLAYS_END = "by William Shakespeare", 124_197
 SPEECH = re.compile(r"  ([A-Za-z][A-Za-z ]*)\. (.*)")
 # The one play that is not indented.
 UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A-Za-z ]*)\. (.*)")
+
+
+def locations(data_dir, *names: str) -> Iterator[pathlib.Path]:
+    """Yields the places that may have plays: files with these names, folders `plays`, and folders below data_dir."""
+    for folder in files.folders(data_dir, "shakespeare*"):
+        places = (*(files.locate(folder, name) for name in names), folder / "plays", folder)
+        yield from (place for place in places if place is not None and place.exists())
+
+
+def read(location: pathlib.Path) -> dict[str, str]:
+    """Returns name -> text of the text files in a folder or an archive, or of one text file, sorted by name."""
+    name, wanted = files.plain(location.name), lambda name: name.endswith(".txt")
+    entries: dict[str, files.Entry] = {name: location} if wanted(name) else files.entries(location, wanted)
+    decode = lambda entry: files.content(entry).decode("utf-8", "replace")
+    return {name.removesuffix(".txt"): decode(entry) for name, entry in sorted(entries.items())}
 
 
 def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:

@@ -4,13 +4,13 @@ Each play, from `ACT I` on, is a client's text: names of roles, speeches and sta
 set `shakespeare`.
 """
 
-import pathlib
 from typing import Annotated
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize
 from fedwin.data.formats import files, plays
+from fedwin.data.formats.clients import flatten
 from fedwin.data.rng import generator
 from fedwin.data.sources.shakespeare import ACCURACIES, VOCABULARY, rows
 from fedwin.errors import UserError
@@ -28,22 +28,14 @@ def find(data_dir) -> dict[str, str]:
     Raises:
       UserError: there are none.
     """
-    for folder in files.folders(data_dir, "shakespeare*"):
-        for location in (files.locate(folder, "plays.tar"), folder / "plays", folder):
-            if location is not None and location.exists() and (texts := read(location)):
-                return texts
+    for location in plays.locations(data_dir, "plays.tar"):
+        texts = {}
+        for name, text in plays.read(location).items():
+            if (start := plays.START.search(text)) and not plays.is_gutenberg(text):
+                texts[name] = " ".join(text[start.start() :].replace("\r", "").strip().split("\t"))
+        if texts:
+            return texts
     raise files.missing("shakespeare_plays", data_dir, "plays in plain text, or plays.tar.xz", SOURCE)
-
-
-def read(location: pathlib.Path) -> dict[str, str]:
-    """Returns name -> text from `ACT I` on of the plays in a folder or an archive."""
-    entries = files.entries(location, lambda name: name.endswith(".txt"))
-    texts = {}
-    for name, entry in sorted(entries.items()):
-        text = files.content(entry).decode("utf-8", "replace").replace("\r", "")
-        if (start := plays.START.search(text)) and not plays.is_gutenberg(text):
-            texts[name.removesuffix(".txt")] = " ".join(text[start.start() :].strip().split("\t"))
-    return texts
 
 
 def deal(names: list[str], clients: int, seed: int) -> list[list[str]]:
@@ -87,17 +79,16 @@ def shakespeare_plays(
         raise UserError(f"shakespeare_plays: clients={clients}, but there are {len(texts)} plays; give 1 to that many.")
     encoded = {name: text.encode("latin-1", "replace") for name, text in texts.items()}
     cut = {name: int((1 - test_share) * len(text)) for name, text in encoded.items()}
-    held = deal(list(encoded), clients, seed)
-    train = [[rows([encoded[name][: cut[name]]], length) for name in own] for own in held]
-    test = [[rows([encoded[name][cut[name] :]], length) for name in own] for own in held]
-    sides = _joined(train, held), _joined(test, held)
+    train = {name: text[: cut[name]] for name, text in encoded.items()}
+    test = {name: text[cut[name] :] for name, text in encoded.items()}
+    held = {"+".join(own): own for own in deal(list(encoded), clients, seed)}
+    stream = lambda texts: ((name, _rows([texts[play] for play in own], length)) for name, own in held.items())
+    sides = [flatten(stream(texts), "shakespeare_plays") for texts in (train, test)]
     fields = {"task": "sequence", "verified": False, "accuracies": {"accuracy": ACCURACIES["accuracy"]}}
     return Dataset.of_clients("shakespeare_plays", sides, VOCABULARY, **fields)
 
 
-def _joined(parts: list[list[Examples]], held: list[list[str]]) -> tuple[Examples, Partition]:
-    """Returns the rows of all clients, and the clients that hold them, named after their plays."""
-    examples = {key: np.concatenate([part[key] for own in parts for part in own]) for key in ("x", "y")}
-    sizes = [sum(len(part["x"]) for part in own) for own in parts]
-    ids = np.array(["+".join(own) for own in held])
-    return examples, Partition(np.arange(sum(sizes), dtype=np.int32), offsets(sizes), {}, ids)
+def _rows(texts: list[bytes], length: int) -> Examples:
+    """Returns the rows of a client, of which each has a part of one play."""
+    parts = [rows([text], length) for text in texts]
+    return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}

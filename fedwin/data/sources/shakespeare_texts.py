@@ -25,15 +25,11 @@ def find(data_dir) -> dict[str, tuple[str, str]]:
     """
     if folders := leaf.find(data_dir, "shakespeare*"):
         return texts_of_leaf(folders)
-    for folder in files.folders(data_dir, "shakespeare*"):
-        complete_works = files.locate(folder, "pg100.txt")
-        locations = [complete_works, folder / "plays.tar.xz", folder / "plays", folder] if folder.is_dir() else [folder]
-        for location in filter(None, locations):
-            if location.is_file() or (location.is_dir() and any(location.glob("*.txt"))):
-                if files.plain(location.name) == "pg100.txt":
-                    checksums.verify("shakespeare_leaf", [(str(location), location, files.read(location))])
-                if texts := texts_of_plays(location):
-                    return split(texts)
+    for location in plays.locations(data_dir, "pg100.txt", "plays.tar"):
+        if files.plain(location.name) == "pg100.txt":
+            checksums.verify("shakespeare_leaf", [(str(location), location, files.read(location))])
+        if texts := texts_of_plays(location):
+            return split(texts)
     raise files.missing(
         "shakespeare_leaf",
         data_dir,
@@ -94,18 +90,13 @@ def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
     )
 
 
-def texts_of_plays(location) -> dict[str, str]:
+def texts_of_plays(location: pathlib.Path) -> dict[str, str]:
     """Reads `PLAY_ROLE` -> text from a text file, or a folder or archive of plays.
 
     Raises:
       UserError: texts in which no role speaks.
     """
-    name = files.plain(pathlib.Path(location).name)
-    entries: dict[str, files.Entry] = {name: pathlib.Path(location)}
-    if not name.endswith(".txt"):
-        entries = files.entries(location, lambda name: name.endswith(".txt"))
-    decode = lambda entry: files.content(entry).decode("utf-8", "replace")
-    texts = {name.removesuffix(".txt"): decode(entry) for name, entry in entries.items()}
+    texts = plays.read(location)
     complete = [text for text in texts.values() if plays.is_gutenberg(text)]
     by_role = plays.text_by_role_of_gutenberg(complete[0]) if complete else plays.text_by_role(texts)
     if texts and not by_role:
