@@ -32,11 +32,6 @@ class Lazy:
         return math.prod(self.shape)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the array."""
-        return self.size * self.dtype.itemsize
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -53,10 +48,6 @@ class Lazy:
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.asarray(self._rows(0, len(self)), dtype)
-
-    def tobytes(self) -> bytes:
-        """Returns the bytes of the array."""
-        return np.asarray(self).tobytes()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -118,11 +109,6 @@ AnyArray = jax.Array | np.ndarray | Lazy
 BLOCK_BYTES = 4 << 20
 # Bytes that are written at a time, or become a hole of the file if they are all zero.
 PIECE_BYTES = 1 << 20
-
-
-def nbytes(array) -> int:
-    """Returns the bytes of an array."""
-    return math.prod(array.shape) * array.dtype.itemsize
 
 
 def _block_bounds(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,6 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import jax
 import numpy as np
@@ -22,22 +21,21 @@ RESIDENT_BYTES = 4 << 30
 DISPATCH_BYTES = 192 << 20
 
 
-class TrainingExamples(Protocol):
+class TrainingExamples:
     """Training examples of a run, placed on its devices.
 
     Attributes:
+      rounds: upper bound on the rounds of a dispatch; None = no bound.
       waited: seconds spent waiting for examples so far.
     """
 
-    waited: float
-
-    @property
-    def rounds(self) -> int | None:
-        """Upper bound on the rounds of a dispatch; None = no bound."""
+    rounds: int | None = None
+    waited = 0.0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the examples on one device."""
+        raise NotImplementedError
 
     def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
         """Returns the examples of a dispatch; waits for them.
@@ -51,6 +49,7 @@ class TrainingExamples(Protocol):
         Raises:
           UserError: an example can't be read, or a packed cache is damaged.
         """
+        raise NotImplementedError
 
     def prefetch(self, cohort: Cohort) -> None:
         """Starts to read and place the examples of the next dispatch's clients."""
@@ -73,7 +72,7 @@ def should_stream(federation: Federation, choice: str) -> bool:
     return isinstance(train["x"], Images) or example_bytes(federation) * len(train["y"]) > RESIDENT_BYTES
 
 
-class ResidentExamples:
+class ResidentExamples(TrainingExamples):
     """Examples that stay on the device for the whole run.
 
     Args:
@@ -85,9 +84,6 @@ class ResidentExamples:
       store: the placed Store.
     """
 
-    rounds: int | None = None
-    waited = 0.0
-
     def __init__(self, federation: Federation, place: Callable, examples=None):
         store = federation.store()
         placed = place(store.examples) if examples is None else examples
@@ -95,17 +91,10 @@ class ResidentExamples:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the examples on one device."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
 
     def load(self, cohort: Cohort) -> tuple[Store, np.ndarray]:
         return self.store, np.asarray(cohort.ids)
-
-    def prefetch(self, cohort: Cohort) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
@@ -136,7 +125,7 @@ def _in_background(function: Callable, *args) -> concurrent.futures.Future:
     return future
 
 
-class StreamedExamples:
+class StreamedExamples(TrainingExamples):
     """Packs the examples of a dispatch's clients and places them on the device, those of the next one while it trains.
 
     Indices inside the Store count the dispatch's clients, so algorithms see no difference to a resident one. Each of
@@ -181,13 +170,11 @@ class StreamedExamples:
         self._checked = _in_background(check_arrays, features)
         # One dispatch after the other: the source reads each on all cores.
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
-        self.waited = 0.0
         self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the examples on one device: the dispatch that is trained on, and the next one."""
-        return 2 * self.capacity * self.example_bytes
+        return 2 * self.capacity * self.example_bytes  # the dispatch that is trained on, and the next one
 
     def prefetch(self, cohort: Cohort) -> None:
         if _name(cohort) not in self._prefetched:

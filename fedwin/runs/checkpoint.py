@@ -26,7 +26,7 @@ import orbax.checkpoint as ocp
 from fedwin import multi_process, tree, window
 from fedwin.errors import UserError
 from fedwin.files import failure_reason, json_value, writing
-from fedwin.residence.blockwise import Stored, blocks, nbytes, write
+from fedwin.residence.blockwise import Stored, blocks, write
 from fedwin.residence.saved import SnapshotRing, resolve
 from fedwin.residence.store import Reference
 from fedwin.runs.metrics_log import Line
@@ -97,7 +97,7 @@ class Checkpoints:
         arrays = {name: leaf for name, leaf in leaves.items() if name not in references}
         large = {name: value for name, value in arrays.items() if is_large(value)}
         # orbax rejects arrays without elements; their shapes are enough.
-        empty = {name: value for name, value in arrays.items() if name not in large and not nbytes(value)}
+        empty = {name: value for name, value in arrays.items() if name not in large and not tree.nbytes(value)}
         small = {name: np.array(value) for name, value in arrays.items() if name not in large and name not in empty}
         about = {
             "format": FORMAT,
@@ -139,7 +139,7 @@ class Checkpoints:
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
             for number, (name, (shape, dtype)) in enumerate(about[LARGE].items()):
                 leaves[name] = Stored(folder / LARGE / f"{number}.bin", tuple(shape), np.dtype(dtype))
-                if leaves[name].path.stat().st_size != nbytes(leaves[name]):
+                if leaves[name].path.stat().st_size != tree.nbytes(leaves[name]):
                     raise OSError("a file has a wrong length")
             intact = checksum(leaves, about) == about["checksum"] and about["format"] == FORMAT
         except Exception as error:  # orbax and tensorstore raise many types, all for the same reason
@@ -434,4 +434,4 @@ def checksum(leaves: Leaves, about: Extra | None = None) -> str:
 
 def is_large(array: Any) -> bool:
     """Returns whether an array (or its shape) is stored in a separate file of a checkpoint."""
-    return nbytes(array) > LARGE_BYTES
+    return tree.nbytes(array) > LARGE_BYTES

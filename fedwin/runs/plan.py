@@ -14,7 +14,7 @@ from fedwin.engine import evaluate
 from fedwin.engine.communication import Bytes, stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
+from fedwin.residence.blockwise import BLOCK_BYTES
 from fedwin.residence.examples import TrainingExamples, example_memory, should_stream
 from fedwin.residence.rings import max_earlier, old_models_of, windows_of
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, table_kind
@@ -458,6 +458,6 @@ def _without_table(run: engine.RunState) -> PyTree:
 def _saving_bytes(run: engine.RunState) -> int:
     """Returns the bytes in main memory for writing a checkpoint: copies of small arrays, one block of large ones."""
     leaves = jax.tree.leaves((_without_table(run), run.table))
-    small = sum(nbytes(leaf) for leaf in leaves if not is_large(leaf))
-    blocks = [max(BLOCK_BYTES, nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
+    small = tree.nbytes([leaf for leaf in leaves if not is_large(leaf)])
+    blocks = [max(BLOCK_BYTES, tree.nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
     return COPIES_IN_SAVING * small + max(blocks, default=0)
