@@ -214,10 +214,7 @@ def check_clients(dataset: Dataset) -> None:
     own = dataset.natural
     if own is None:
         return
-    empty = np.flatnonzero(own.sizes < 1)
-    if len(empty):
-        who = empty[0] if own.ids is None else own.ids[empty[0]]
-        raise UserError(f"data set '{dataset.name}': client {who} has no training example; remove it from the files.")
+    check_not_empty(own, f"remove it from the files of '{dataset.name}'")
     if own.ids is not None:
         ids, counts = np.unique(own.ids, return_counts=True)
         if counts.max(initial=1) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedwin import core, tree
 from fedwin.data import integrity
-from fedwin.data.checks import check_labels, check_not_empty
+from fedwin.data.checks import check_labels, check_not_empty, check_range
 from fedwin.data.dataset import MAX_CELLS, Dataset, Examples, Partition, offsets
 from fedwin.errors import UserError
 
@@ -200,9 +200,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
     if partition.num_clients < 1:
         raise UserError(f"dataset {dataset.name}: the partition has no clients.")
     check_not_empty(partition)
-    total = len(dataset.train["y"])
-    if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
-        raise UserError(f"the partition contains example {partition.order.max()}, but there are only {total}.")
+    check_range(partition.order, len(dataset.train["y"]), "example", f"the partition of '{dataset.name}'")
     info: dict[str, np.ndarray] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
         integrity.check_arrays({"y": dataset.train["y"]})  # counting reads all labels

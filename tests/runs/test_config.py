@@ -83,6 +83,7 @@ def test_a_client_without_examples_and_labels_outside_the_classes():
     data = federations.dataset()
     empty = Partition(np.arange(10, dtype=np.int32), np.array([0, 5, 5, 10]))
     refused("client 1 has no examples", federate, data, empty)
+    refused("record 1: example -1 is not in 0..", federate, data, Partition.from_lists([[2, -1]]))
     bad = dataclasses.replace(data, train=data.train | {"y": data.train["y"] + 3})
     refused("record [0-9]+: label 4 is not in 0..3", federate, bad, federations.partition())
 

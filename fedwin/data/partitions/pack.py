@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from fedwin.data.checks import check_range
 from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
 from fedwin.errors import UserError
 
@@ -87,8 +88,8 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
     """
     n = len(dataset.train["y"])
     order = partition.order
-    if order.size and (order.min() < 0 or order.max() >= n):
-        raise UserError(f"partition '{name}' contains example {order.max()}, but '{dataset.name}' has only {n}.")
+    if order.size:
+        check_range(order, n, "example", f"partition '{name}' of '{dataset.name}'")
     used = np.zeros(n, bool)
     used[order] = True
     if np.count_nonzero(used) != order.size:

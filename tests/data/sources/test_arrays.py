@@ -92,7 +92,7 @@ def with_clients(sizes, ids):
 @pytest.mark.parametrize(
     "dataset, message",
     [
-        (with_clients([2, 0], ["a", "b"]), "client b has no training example"),
+        (with_clients([2, 0], ["a", "b"]), "client b has no examples .*remove it from the files of 'labeled'"),
         (with_clients([2, 1], ["a", "a"]), "client id a occurs twice"),
         (dataclasses.replace(balanced(10, 20), test={"y": np.zeros(1, int)}), "features are y; .*'x' and 'y'"),
     ],
