@@ -149,7 +149,7 @@ def constants_of(builder: str, constants: str | None, images: np.ndarray | Image
         constants = builder if builder in CONSTANTS and images.dtype == np.uint8 else None
     mean, std = CONSTANTS[constants]
     if mean and len(mean) not in (1, images.shape[-1]):
-        raise UserError(f"tfds: constants={constants} has {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
+        raise UserError(f"constants={constants} has {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
     return mean, std
 
 

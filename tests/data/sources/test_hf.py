@@ -110,6 +110,7 @@ def test_options(saved):
     assert dataset.class_names == ("ant", "bee", "cat") and dataset.train["y"][:3].tolist() == [2, 0, 1]
     assert dataset.test["x"][:, 1, 0, 0].tolist() == [10, 20] and dataset.mean == (0.1307,) and dataset.natural is None
     assert data.load("hf:name=both,y=number", saved).num_classes == 8
+    refused("^constants=cifar10 has 3 channels; 'hf_both' has 1", data.load, "hf:name=both,constants=cifar10", saved)
     color = data.load(f"hf:name={saved / 'both'},channels=3,size=3")
     assert color.train["x"].shape == (12, 3, 3, 3) and isinstance(color.train["x"], data.Images)
     assert color.train["x"][2][1, 1].tolist() == [20, 20, 20]
