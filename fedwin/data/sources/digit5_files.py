@@ -1,11 +1,10 @@
 """Reads the files of Digit Five: FedBN's archive of pickled pairs (images, labels), and the five original data sets."""
 
-import functools
 import pathlib
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -31,11 +30,10 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Archive(NamedTuple):
-    """FedBN's archive, packed or not."""
+    """FedBN's archive, packed or not, and its files by their names in it."""
 
     location: pathlib.Path
-    names: set[str]
-    read: Callable[[str], bytes]
+    entries: Mapping[str, files.Entry]
 
     def domain(self, domain: str, parts: int) -> tuple[Pair, Pair] | None:
         """Returns (training pair, test pair) of a domain from its first `parts` training files; None without them.
@@ -44,14 +42,14 @@ class Archive(NamedTuple):
           UserError: the domain is incomplete or damaged.
         """
         first = f"{FOLDERS[domain]}/partitions/train_part0.pkl"
-        prefix = next((name.removesuffix(first) for name in self.names if name.endswith(first)), None)
+        prefix = next((name.removesuffix(first) for name in self.entries if name.endswith(first)), None)
         if prefix is None:
             return None
         folder = f"{prefix}{FOLDERS[domain]}"
         wanted = [*(f"{folder}/partitions/train_part{i}.pkl" for i in range(parts)), f"{folder}/test.pkl"]
-        if absent := [name for name in wanted if name not in self.names]:
+        if absent := [name for name in wanted if name not in self.entries]:
             raise UserError(f"digit5: {self.location / absent[0]} is missing from the archive; fetch it again.")
-        *train, test = [from_pickle(self.read(name), self.location / name, domain) for name in wanted]
+        *train, test = [from_pickle(files.content(self.entries[name]), self.location / name, domain) for name in wanted]
         return _joined(train), test
 
 
@@ -63,16 +61,11 @@ def archives(data_dir, domains: list[str]) -> list[Archive]:
     for folder in files.folders(data_dir, "digit*"):
         packed = folder if folder.is_file() else folder / "digit_dataset.zip"
         if packed.is_file():
-            members = files.members(packed, wanted)
-            found.append(Archive(packed, set(members), members.__getitem__))
+            found.append(Archive(packed, files.members(packed, wanted)))
         if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()):
-            names = {path.relative_to(folder).as_posix() for path in folder.glob("**/*.pkl")}
-            found.append(Archive(folder, names, functools.partial(_read_below, folder)))
+            entries = {path.relative_to(folder).as_posix(): path for path in folder.glob("**/*.pkl")}
+            found.append(Archive(folder, entries))
     return found
-
-
-def _read_below(folder: pathlib.Path, name: str) -> bytes:
-    return files.read(folder / name)
 
 
 def from_pickle(blob: bytes, where, domain: str = "") -> Pair:

@@ -4,7 +4,6 @@ They have the features, types, shapes and clients of the original. Models learn 
 on them say nothing about the real data sets.
 """
 
-import dataclasses
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -49,6 +48,7 @@ SHAPES = {
     "emnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
     "usps": Shape(16, 1, 10, *UNIT, mnist.DIGITS),
     "cifar100": Shape(32, 3, 100, *cifar.CONSTANTS["cifar100"], cifar_names.FINE),
+    "cifar100_pam": Shape(32, 3, 100, *cifar.CONSTANTS["cifar100"], cifar_names.FINE),
     "femnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
     "femnist_digits": Shape(28, 1, 10, *UNIT, mnist.DIGITS),
     "mnist_writers": Shape(28, 1, 10, *MNIST, mnist.DIGITS),
@@ -298,5 +298,4 @@ def cifar100_pam(
         examples = {key: value[drawn.order] for key, value in whole.items()}
         sides.append((examples, consecutive_clients(drawn.sizes, ids)))
     (train, natural), (test, test_natural) = sides
-    dataset = make_dataset("cifar100", train, test, natural=natural, test_natural=test_natural)
-    return dataclasses.replace(dataset, name="cifar100_pam_synthetic")
+    return make_dataset("cifar100_pam", train, test, natural=natural, test_natural=test_natural)
