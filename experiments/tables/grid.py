@@ -43,41 +43,43 @@ def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
       UserError: an invalid axis, or one that is given twice.
     """
     axes: dict[str, list[Any]] = {}
-    for text in texts:
-        field, pieces = split_axis(text)
+    for name, (field, pieces) in fields_of(texts).items():
+        text = f"{config_flags.flag_of(name)}={','.join(pieces)}"
         if isinstance(default_of(field), (int, float)) and any(".." in piece for piece in pieces):
             raise UserError(f"grid={text} is a range; list the values of a grid, or draw from it with --search=optuna.")
-        values = [value_of(field, piece, text) for piece in pieces]
-        if field.name in axes:
-            flag = config_flags.flag_of(field.name)
-            raise UserError(f"grid={text}: {flag} is given twice; put all values into one axis.")
-        axes[field.name] = values
-    if not axes:
-        raise UserError("grid: give at least one axis, e.g. --grid=client_lr=0.01,0.05,0.1.")
+        axes[name] = [value_of(field, piece, text) for piece in pieces]
     return axes
 
 
-def split_axis(text: str) -> tuple[dataclasses.Field, list[str]]:
-    """Returns the field of one --grid and the texts of its values.
+def fields_of(texts: Sequence[str]) -> dict[str, tuple[dataclasses.Field, list[str]]]:
+    """Returns field -> (its definition, texts of its values) for the values of --grid.
 
     Raises:
-      UserError: there is no such flag, it can't be an axis, or a value is empty or given twice.
+      UserError: there is none, no such flag, it can't be an axis, or an axis or a value is empty or given twice.
     """
-    flag, equals, rest = text.partition("=")
-    flag, fields = flag.strip().removeprefix("--"), config_flags.fields()
-    if not equals or not flag:
-        raise UserError(f"grid='{text}' is not FLAG=VALUE,VALUE; write e.g. --grid=client_lr=0.01,0.1.")
-    if flag not in fields:
-        raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, fields)}")
-    if flag in _NOT_AXES:
-        raise UserError(f"grid={text}: --{flag} can't be an axis: {_NOT_AXES[flag]}; omit it.")
-    pieces = [piece.strip() for piece in rest.split(";" if ";" in rest else ",")]
-    if "" in pieces:
-        raise UserError(f"grid={text}: a value is empty; write FLAG=VALUE,VALUE, with ';' between values with commas.")
-    meant = [_meaning(piece) for piece in pieces]
-    if twice := [piece for number, piece in enumerate(pieces) if meant[number] in meant[:number]]:
-        raise UserError(f"grid={text}: {twice[0]} is given twice; omit one.")
-    return fields[flag], pieces
+    found: dict[str, tuple[dataclasses.Field, list[str]]] = {}
+    for text in texts:
+        flag, equals, rest = text.partition("=")
+        flag, fields = flag.strip().removeprefix("--"), config_flags.fields()
+        if not equals or not flag:
+            raise UserError(f"grid='{text}' is not FLAG=VALUE,VALUE; write e.g. --grid=client_lr=0.01,0.1.")
+        if flag not in fields:
+            raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, fields)}")
+        if flag in _NOT_AXES:
+            raise UserError(f"grid={text}: --{flag} can't be an axis: {_NOT_AXES[flag]}; omit it.")
+        if fields[flag].name in found:
+            raise UserError(f"grid={text}: {flag} is given twice; put all values into one axis.")
+        pieces = [piece.strip() for piece in rest.split(";" if ";" in rest else ",")]
+        if "" in pieces:
+            remedy = "write FLAG=VALUE,VALUE, with ';' between values with commas."
+            raise UserError(f"grid={text}: a value is empty; {remedy}")
+        meant = [_meaning(piece) for piece in pieces]
+        if twice := [piece for number, piece in enumerate(pieces) if meant[number] in meant[:number]]:
+            raise UserError(f"grid={text}: {twice[0]} is given twice; omit one.")
+        found[fields[flag].name] = fields[flag], pieces
+    if not found:
+        raise UserError("grid: give at least one axis, e.g. --grid=client_lr=0.01,0.05,0.1.")
+    return found
 
 
 def _meaning(piece: str) -> object:

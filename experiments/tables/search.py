@@ -103,17 +103,10 @@ def parse(texts: Sequence[str]) -> Space:
     Raises:
       UserError: an invalid axis, or one that is given twice.
     """
-    space: dict[str, tuple[dataclasses.Field, Sequence[str]]] = {}
-    for text in texts:
-        field, pieces = grid.split_axis(text)
-        if field.name in space:
-            raise UserError(f"grid={text}: {config_flags.flag_of(field.name)} is given twice; put all into one axis.")
-        space[field.name] = field, pieces
-        # The lower ends of all ranges of each value.
+    space = grid.fields_of(texts)
+    for field, pieces in space.values():
         for piece in pieces:
-            _value(field, [piece], _LOWEST)
-    if not space:
-        raise UserError("grid: give at least one axis, e.g. --grid=client_lr=log:0.001..1.")
+            _value(field, [piece], _LOWEST)  # the lower ends of all its ranges
     return space
 
 
