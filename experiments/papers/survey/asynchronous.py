@@ -4,13 +4,12 @@ import dataclasses
 import pathlib
 
 from .. import standin
-from ..ima.settings import averaging
 from ..items import Item, Override, Variation
 from ..measures import AfterSeconds
 from ..remarks import lines_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
-from .cifar16 import WINDOWS
+from .cifar16 import IMA, WINDOWS
 
 # Up to 200 clients train at once, so there are 250, with 40 images each; a client's time is exponential.
 FEDERATION = standin.CIFAR16 | Fields.of(
@@ -36,7 +35,6 @@ COLUMNS = tuple(
 _TRIED = lines_of(pathlib.Path(__file__).with_suffix(".csv"))
 _BEST = {(one["method"], one["column"]): one for one in sorted(_TRIED, key=lambda one: float(one["accuracy"]))}
 RATES = {place: float(one["rate"]) for place, one in _BEST.items()}
-IMA = averaging("ima", "IMA, P = 5, constant rate", more=",schedule=none")
 OF_RATES = tuple(
     Override(Variation(f"{row}_{column}", paper=Fields(client_lr=rate)), rows=(row,), columns=(column,))
     for (row, column), rate in RATES.items()

@@ -5,7 +5,7 @@ import dataclasses
 from .. import standin
 from ..items import Variation
 from ..trajectories import Fields
-from . import settings
+from . import settings, tables
 
 WITH_AND_WITHOUT = (
     Variation("base", "model"),
@@ -58,7 +58,6 @@ def _column(alpha: Variation, federation: str, clients: int) -> Variation:
     )
 
 
-FIGURE3_ROWS = (Variation("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),)
 FIGURE3_COLUMNS = tuple(
     _column(alpha, federation, clients)
     for alpha, federation in ((settings.CIFAR10_0, "alpha0"), (settings.CIFAR10_005, "alpha005"))
@@ -66,7 +65,7 @@ FIGURE3_COLUMNS = tuple(
 )
 FIGURE3 = settings.item(
     name="wima/figure3",
-    rows=FIGURE3_ROWS,
+    rows=tables.TABLE5_ROWS,
     columns=FIGURE3_COLUMNS,
     variants=WITH_AND_WITHOUT,
     draw="sweep",

@@ -97,13 +97,9 @@ def scaled(case: Case, text: str) -> Case:
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")
-    changes: dict[str, Any] = {
-        "total": max(case.total, clients),
-        "examples": steps * batch,
-        "epochs": 1,
-        "partition": "",
-    }
-    return dataclasses.replace(case, clients=clients, batch=batch, **changes)
+    total = max(case.total, clients)
+    equal = dataclasses.replace(case, total=total, examples=steps * batch, epochs=1, partition="")
+    return dataclasses.replace(equal, clients=clients, batch=batch)
 
 
 def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
