@@ -278,7 +278,7 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
 
 
 def megabytes(results: Results, value: Value) -> float | None:
-    """Returns the traffic of all clients of a run, down and up, in megabytes per seed."""
+    """Returns the traffic of all clients of a run, down and up, in megabytes: that of the seed with the most."""
     ends = [
         max(line["bytes_down"] + line["bytes_up"] for line in record.lines if line["seed"] == seed)
         for record in results.records(value.run)
@@ -324,7 +324,7 @@ def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
 
 
 def _costs(results: Results, item: Item, numbers: list[Value]) -> str:
-    """Returns in Markdown the flags of every method, and its traffic in megabytes per seed."""
+    """Returns in Markdown the flags of every method, and its traffic in megabytes, of the seed with the most."""
     sent = {
         (v.cell.row.name, v.cell.column.name): megabytes(results, v)
         for v in numbers

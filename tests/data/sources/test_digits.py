@@ -7,7 +7,7 @@ import numpy as np
 from fedwin import data
 
 
-def test_digits_are_uint8_with_a_fixed_stratified_split():
+def test_digits_are_uint8_with_a_fixed_stratified_split_of_the_whole_set():
     digits = data.load("digits")
     assert digits.train["x"].shape == (1400, 8, 8, 1) and digits.test["x"].shape == (397, 8, 8, 1)
     assert digits.train["x"].dtype == np.uint8 and digits.train["y"].dtype == np.int32
@@ -16,10 +16,6 @@ def test_digits_are_uint8_with_a_fixed_stratified_split():
     assert digits.train["x"].max() == 255 and len(np.unique(digits.train["x"])) == 17
     scaled = digits.train["x"] / 255
     assert abs(scaled.mean() - digits.mean[0]) < 1e-4 and abs(scaled.std() - digits.std[0]) < 1e-4
-
-
-def test_digits_train_and_test_are_the_whole_set():
-    digits = data.load("digits")
     whole = np.concatenate([digits.train["x"], digits.test["x"]]).reshape(1797, -1)
     (folder,) = importlib.util.find_spec("sklearn").submodule_search_locations
     table = np.loadtxt(f"{folder}/datasets/data/digits.csv.gz", delimiter=",")
