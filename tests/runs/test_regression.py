@@ -123,6 +123,7 @@ def test_a_client_is_tested_on_the_end_of_its_series(tmp_path):
     series = {"ann": np.arange(10.0), "bob": np.stack([np.arange(100, 120), np.arange(120)[::-1][:20]], 1)}
     np.savez(tmp_path / "data.npz", ann=series["ann"], eve=2 * series["ann"])
     refused("client 'bob': .* shape", data.from_series, series, window=2)
+    assert len(data.from_series({"eve": range(100)}, window=2, test_share=0.29).test["y"]) == 29
     alone = data.from_series({"bob": series["bob"]}, window=2)
     assert alone.train["x"].shape[1:] == (2, 2) and alone.train["x"][0, :, 0].tolist() == [100, 101]
     dataset = data.load("npz:window=3,horizon=2,test_share=0.3", tmp_path)

@@ -102,7 +102,7 @@ def from_series(
         values = np.asarray(_array(series[client], where))
         if values.dtype.kind not in "iuf" or values.ndim not in (1, 2) or not np.isfinite(values).all():
             raise UserError(f"{where}: {values.dtype} of shape {values.shape}; give finite numbers [T] or [T, F].")
-        first = len(values) - max(int(test_share * len(values)), 1)
+        first = len(values) - max(int(test_share * len(values) + 1e-9), 1)  # 0.29 * 100 is 28.999... in binary
         t = np.arange(first, len(values)) if tested else np.arange(window + horizon - 1, first)
         if first < window + horizon:
             raise UserError(f"{where}: {len(values)} values are too few for windows of {window}, {horizon} ahead.")
