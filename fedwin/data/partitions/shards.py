@@ -12,8 +12,8 @@ from fedwin.registry.ranges import PositiveInt
 def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: PositiveInt = 2) -> Partition:
     """Sorts examples by label, cuts K s shards of m = floor(N / (K s)) examples, gives s random ones to each client.
 
-    If m divides the size of every class, a client has 1 to s classes (two of its shards may be of the same class), else
-    at most 2 s. The last N - K s m examples of the sorted list are left out.
+    If m divides the size of every class, a client has 1 to s classes (two of its shards may be of the same class); else
+    at most 2 s, unless a class is smaller than m. The last N - K s m examples of the sorted list are left out.
 
     Args:
       per_client: number of shards per client s.
