@@ -46,13 +46,6 @@ def cache_directory() -> pathlib.Path | None:
     return None if path.startswith("~") else pathlib.Path(path)
 
 
-def require_cache_directory() -> pathlib.Path:
-    """Returns the user's cache directory; raises UserError if the user has no home directory."""
-    if (folder := cache_directory()) is None:
-        raise UserError(NO_DIRECTORY)
-    return folder
-
-
 def file_name(text: str) -> str:
     """Converts a choice such as `cifar100:label=coarse` to a part of a file name."""
     return re.sub(r"[^\w.+-]+", "_", text)
@@ -71,7 +64,9 @@ def path_in(text: str, folder) -> pathlib.Path:
 def user_path(text: str, data_dir) -> pathlib.Path:
     """Path of a choice's cache in the user's cache directory (UserError without one); each data_dir has its own."""
     key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
-    return require_cache_directory() / f"{file_name(text)[:100]}-{key}.fedwin"
+    if (folder := cache_directory()) is None:
+        raise UserError(NO_DIRECTORY)
+    return folder / f"{file_name(text)[:100]}-{key}.fedwin"
 
 
 def find(text: str, data_dir) -> pathlib.Path | None:

@@ -172,10 +172,6 @@ class Images:
     def shape(self) -> tuple[int, int, int, int]:
         return (len(self.items), self.size_px, self.size_px, self.channels)
 
-    @property
-    def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
     def __getitem__(self, rows) -> np.ndarray:
         """Decodes one image (integer) or several (slice, mask or array of rows)."""
         if isinstance(rows, (int, np.integer)):
