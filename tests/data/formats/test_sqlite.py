@@ -69,24 +69,13 @@ def test_examples_of_a_split_are_grouped_by_client(tmp_path):
     assert sqlite.parse_example(tff_example({"n": [b"x"]})) == {"n": [b"x"]}
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda blob: b"not a database" * 100, "not a readable federated SQLite file"),
-        (lambda blob: blob.replace(b"CREATE TABLE", b"CREA\xff\xfe TAB"), "not a readable federated SQLite file"),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, change, message):
-    path = tmp_path / "train.sqlite"
-    write_fedjax(path, HELD)
-    path.write_bytes(change(path.read_bytes()))
-    refused(f"train.sqlite: {message}", list, sqlite.read(path))
-
-
-def test_damaged_records_sizes_and_missing_files_are_named(tmp_path):
-    path = tmp_path / "train.sqlite"
+def test_damaged_files_records_and_sizes_and_missing_files_are_named(tmp_path):
+    path, torn = tmp_path / "train.sqlite", tmp_path / "torn.sqlite"
     refused("train.sqlite: no such file", list, sqlite.read(path))
     write_fedjax(path, HELD)
+    for blob in (b"not a database" * 100, path.read_bytes().replace(b"CREATE TABLE", b"CREA\xff\xfe TAB")):
+        torn.write_bytes(blob)
+        refused("torn.sqlite: not a readable federated SQLite file", list, sqlite.read(torn))
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE federated_data SET data = ?, num_examples = -2 WHERE client_id = ?", (b"zzz", b"b"))
     refused("train.sqlite, client 'b': its record is damaged", list, sqlite.read(path))
