@@ -127,11 +127,6 @@ def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
     return Partition(order, np.load(folder / f"{name}.offset.npy"), {}, optional("ids"), optional("domain"))
 
 
-def write(dataset: Dataset, text: str, folder, progress: Progress = lambda rows: None) -> pathlib.Path:
-    """Writes the cache of a data set into a folder, under a name made of the choice; as `write_to`."""
-    return write_to(path_in(text, folder), dataset, text, progress)
-
-
 def write_to(
     final: pathlib.Path, dataset: Dataset, text: str, progress: Progress = lambda rows: None, data_dir=None
 ) -> pathlib.Path:

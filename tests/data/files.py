@@ -15,6 +15,7 @@ import fedjax
 import numpy as np
 
 from fedwin import data
+from fedwin.data import cache
 from fedwin.data.formats import sqlite
 from fedwin.data.sources.cifar_names import PARENT
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
@@ -42,6 +43,11 @@ def balanced(num_classes: int, n: int) -> data.Dataset:
     labels = np.random.default_rng(7).permutation(np.arange(n) % num_classes).astype(np.int32)
     coarse = {"coarse": labels // 5} if num_classes == 100 else {}
     return labeled(labels, num_classes, **coarse)
+
+
+def write_cache(dataset, text, folder, progress=lambda rows: None):
+    """The cache of a data set in a folder, under a name made of the choice."""
+    return cache.write_to(cache.path_in(text, folder), dataset, text, progress)
 
 
 def zipped(path, members: dict[str, bytes]) -> None:

@@ -14,7 +14,7 @@ from fedwin import data
 from fedwin.data import cache, example_source, integrity
 from fedwin.data.federation import federate
 from fedwin.errors import UserError
-from tests.data.files import refused
+from tests.data.files import refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=5,n=40"
 CHOICES = [
@@ -28,7 +28,7 @@ CHOICES = [
 def test_a_cache_holds_the_whole_data_set(tmp_path, text):
     dataset = data.load(text)
     rows = []
-    folder = cache.write(dataset, text, tmp_path, rows.append)
+    folder = write_cache(dataset, text, tmp_path, rows.append)
     opened = data.load(text, tmp_path)
     assert isinstance(opened.train["x"], np.memmap) and folder.name.endswith(".fedwin")
     for split in ("train", "test"):
@@ -52,8 +52,8 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
 
 def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     text = "cifar10_synthetic:n=20,tests=10"
-    cache.write(data.load(text), text, tmp_path)
-    cache.write(data.load(text + ",seed=1"), text, tmp_path)
+    write_cache(data.load(text), text, tmp_path)
+    write_cache(data.load(text + ",seed=1"), text, tmp_path)
     np.testing.assert_array_equal(data.load(text, tmp_path).train["x"], data.load(text + ",seed=1").train["x"])
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
 
@@ -61,9 +61,9 @@ def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
 def test_two_choices_of_one_path_are_not_confused(tmp_path):
     one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
     dataset = data.load("cifar10_synthetic:n=20,tests=10")
-    folder = cache.write(dataset, one, tmp_path)
+    folder = write_cache(dataset, one, tmp_path)
     assert folder == cache.path_in(other, tmp_path)
-    for use in (lambda: data.load(other, tmp_path), lambda: cache.write(dataset, other, tmp_path)):
+    for use in (lambda: data.load(other, tmp_path), lambda: write_cache(dataset, other, tmp_path)):
         refused(f"the cache of '{one}', not of '{other}'", use)
     assert len(data.load(one, tmp_path).train["y"]) == 20
 
@@ -79,14 +79,14 @@ def test_nothing_half_written_stays(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cache.write(data.load("landmarks_synthetic:clients=5,n=20,size=16"), "x", tmp_path, fail)
+        write_cache(data.load("landmarks_synthetic:clients=5,n=20,size=16"), "x", tmp_path, fail)
     assert calls and not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     folder = npz(tmp_path / "one", 1)
     (tmp_path / "file").write_text("")
-    refused("cannot be written", cache.write, data.load("digits"), "digits", tmp_path / "file")
+    refused("cannot be written", write_cache, data.load("digits"), "digits", tmp_path / "file")
     monkeypatch.setenv("FEDWIN_CACHE_DIR", str(tmp_path / "file" / "below"))
     refused("file/below: cannot be written .*--cache_dir or .FEDWIN_CACHE_DIR", prepare.prepare, "npz", folder)
     assert len(data.load("npz", folder).train["y"]) == 4
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
 
 def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch):
     text = "landmarks_synthetic:clients=5,n=40,size=16"
-    cache.write(data.load(text), text, tmp_path)
+    write_cache(data.load(text), text, tmp_path)
     lazy, mapped = data.load(text).train["x"], data.load(text, tmp_path).train["x"]
     changed = np.array(mapped)
     changed[20] += 1
@@ -132,7 +132,7 @@ CHANGES = {
 @pytest.mark.parametrize("change, message", CHANGES.values(), ids=CHANGES)
 def test_a_damaged_cache_is_reported_and_rebuilt(tmp_path, change, message):
     dataset = data.load(TEXT)
-    folder = cache.write(dataset, TEXT, tmp_path)
+    folder = write_cache(dataset, TEXT, tmp_path)
     change(folder)
     with pytest.raises(integrity.DamagedCache, match=message):
         cache.read(folder, TEXT)
@@ -146,14 +146,14 @@ def test_a_damaged_cache_is_reported_and_rebuilt(tmp_path, change, message):
 
 
 def test_without_originals_a_damaged_cache_is_one_error_line(tmp_path):
-    folder = cache.write(data.load("digits"), "usps", tmp_path)
+    folder = write_cache(data.load("digits"), "usps", tmp_path)
     flip(folder / "train.y.npy")
     refused("train.y.npy: damaged.*Remove .*usps.fedwin.*found no usps", data.load, "usps", tmp_path)
 
 
 @pytest.mark.parametrize("key", ["x", "y"])
 def test_large_files_are_checked_when_they_are_read_whole(tmp_path, monkeypatch, key):
-    folder = cache.write(data.load(TEXT), TEXT, tmp_path)
+    folder = write_cache(data.load(TEXT), TEXT, tmp_path)
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(integrity, "crc32", None)  # opening reads no large file

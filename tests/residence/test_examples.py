@@ -11,7 +11,7 @@ import pytest
 
 from fedwin import data, engine, losses
 from fedwin.core import Cohort
-from fedwin.data import cache, federation, integrity
+from fedwin.data import federation, integrity
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
@@ -21,7 +21,7 @@ from fedwin.residence.rows import DeviceTable
 from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
-from tests.refusals import refused
+from tests.data.files import refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 
@@ -142,7 +142,7 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
 
 def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monkeypatch):
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
-    folder = cache.write(data.load(TEXT), TEXT, tmp_path)
+    folder = write_cache(data.load(TEXT), TEXT, tmp_path)
     content = bytearray((folder / "train.x.npy").read_bytes())
     content[-1] ^= 255
     (folder / "train.x.npy").write_bytes(content)

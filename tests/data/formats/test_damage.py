@@ -10,12 +10,12 @@ import pytest
 import scipy.io
 
 from fedwin import data
-from fedwin.data import cache
 from fedwin.errors import UserError
 from tests.data.files import (
     characters,
     taken,
     tarred,
+    write_cache,
     write_cifar100,
     write_femnist,
     write_idx,
@@ -91,7 +91,7 @@ READERS = {
     "fedjax": ("femnist:form=fedjax", lambda folder: write_femnist(folder, "fedjax", characters(), characters())),
     "leaf": ("femnist:form=leaf", lambda folder: write_femnist(folder, "leaf", characters(), characters())),
     "tff": ("cifar100_pam", write_tff_clients),
-    "cache": ("digits", lambda folder: cache.write(data.load("digits"), "digits", folder)),
+    "cache": ("digits", lambda folder: write_cache(data.load("digits"), "digits", folder)),
 }
 
 
