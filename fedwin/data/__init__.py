@@ -19,7 +19,7 @@ from fedwin.data.shifts import DRIFTS, SHIFTS
 from fedwin.data.sources.arrays import from_arrays, from_series
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.errors import UserError
-from fedwin.registry.ranges import NonNegativeInt, check_values
+from fedwin.registry.ranges import NonNegativeInt, Range, check_values
 
 __all__ = [
     "DATASETS",
@@ -135,6 +135,7 @@ def make_partition(
         )
     check_values("make_partition", int | None, num_clients=num_clients)
     check_values("make_partition", NonNegativeInt, seed=seed)
+    check_values("make_partition", Range(1), imbalance=imbalance)
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
     choice = PARTITIONS.check(partition)

@@ -113,6 +113,8 @@ CASES = {
     "fedjax empty client": (federated({"x": X, "y": Y}, {"x": X[:0], "y": Y[:0]}), "no "),
     "partition over -1 clients": (lambda: data.make_partition(DIGITS, "iid", -1, 0), "num_clients | -1"),
     "load None": (lambda: data.load(None), "dataset=None | text"),
+    "a tail of nan": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=np.nan), "imbalance=nan | >= 1"),
+    "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
     "split 1.5": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 1.5, 0), "val_fraction=1.5"),
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
     "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
