@@ -10,6 +10,7 @@ import numpy as np
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import Registry
+from fedwin.registry.ranges import NonNegativeInt, check_values
 
 # Feature -> array, memory map or `example_source.Images`.
 Examples = dict[str, Any]
@@ -243,6 +244,7 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     """
     if not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
         raise UserError(f"val_fraction={fraction}; give a number from 0 up to, but not including, 1.")
+    check_values("split_validation", NonNegativeInt, seed=seed)
     sizes = partition.sizes
     num_held = np.floor(fraction * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is 28.999... in binary
     client = np.repeat(np.arange(len(sizes)), sizes)

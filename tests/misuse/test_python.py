@@ -116,6 +116,8 @@ CASES = {
     "a tail of nan": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=np.nan), "imbalance=nan | >= 1"),
     "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
     "split 1.5": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 1.5, 0), "val_fraction=1.5"),
+    "split by None": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 0.1, None), "seed=None"),
+    "a list of series": (lambda: data.from_series([[1.0, 2.0, 3.0]], window=1), "series is a list | give a dict"),
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
     "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
     "flax too strict": (lambda: models.from_flax(Product(), (8, 8, 1)), "Product does not take examples"),

@@ -94,6 +94,8 @@ def from_series(
       >>> dataset.train["x"][0], dataset.train["y"][0], dataset.natural.sizes
       (array([0., 1., 2.], dtype=float32), np.float32(3.0), array([ 5, 13]))
     """
+    if not isinstance(series, Mapping):
+        raise UserError(f"from_series: series is a {type(series).__name__}; give a dict, client -> numbers.")
     check_values(f"data set '{name}'", PositiveInt, window=window, horizon=horizon)
     check_values(f"data set '{name}'", PositiveShare, test_share=test_share)
 
