@@ -63,10 +63,13 @@ def compute(
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws a panel per partition, a stacked bar per client."""
+    from matplotlib import colormaps
+
     panels = result["panels"]
     classes = max(len(panel["histogram"][0]) for panel in panels)
     most = max(len(panel["clients"]) for panel in panels)
-    colors = style.class_colors(classes)
+    steps = colormaps["viridis"](np.linspace(0, 1, classes))
+    colors = style.CLASSES if classes <= len(style.CLASSES) else steps
     names = result["class_names"] if len(result["class_names"]) == classes else [str(c) for c in range(classes)]
     across = 1 if len(panels) == 1 else 2
     down = -(-len(panels) // across)

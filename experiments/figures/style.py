@@ -154,15 +154,6 @@ def variant_handles(names: Sequence[str]) -> list[Any]:
     return [Line2D([], [], color=NEUTRAL, linestyle="none", markersize=5, **look) for look in looks]
 
 
-def class_colors(classes: int) -> list[Any]:
-    """Returns a color per class."""
-    if classes <= len(CLASSES):
-        return list(CLASSES[:classes])
-    from matplotlib import colormaps
-
-    return list(colormaps["viridis"](np.linspace(0, 1, classes)))
-
-
 def axis_of(metric: str, where: str = "test") -> str:
     """Returns the axis label of a metric, such as 'test accuracy (%)'; `where` is the split of the examples."""
     where = where if metric.startswith(("accuracy", "error", "loss", *WORDS)) else ""
@@ -304,11 +295,3 @@ def slant(axis) -> None:
     """Rotates the tick labels of the x axis, so that long ones do not overlap."""
     for label in axis.get_xticklabels():
         label.set(rotation=20, ha="right", rotation_mode="anchor")
-
-
-def outline(axis, place: tuple[int, int], color: str) -> None:
-    """Draws a frame around the cell (column, row) of an image."""
-    from matplotlib.patches import Rectangle
-
-    x, y = place
-    axis.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, fill=False, edgecolor=color, linewidth=3))

@@ -126,6 +126,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
 
 def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], scale: Scale):
     from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
 
     (down, rows), (across, cells) = axes.items()
     left, below = [grid.format_value(value) for value in rows], [grid.format_value(value) for value in cells]
@@ -140,7 +141,8 @@ def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]
         text = f"{value:.{scale.digits}f}" if finite else "diverged"
         axis.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     if order:
-        style.outline(axis, (below.index(order[0][1]), left.index(order[0][0])), style.BEST)
+        corner = below.index(order[0][1]) - 0.48, left.index(order[0][0]) - 0.48
+        axis.add_patch(Rectangle(corner, 0.96, 0.96, fill=False, edgecolor=style.BEST, linewidth=3))
     axis.set_xticks(range(len(cells)), map(style.short, below))
     if not _numeric(cells):
         style.slant(axis)
