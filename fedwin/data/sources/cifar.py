@@ -36,13 +36,6 @@ def block_means(images: np.ndarray, size: int) -> np.ndarray:
     return ((blocks.sum((2, 4), dtype=np.uint32) + area // 2) // area).astype(np.uint8)
 
 
-def first_of_each_class(examples: dict, count: int) -> dict:
-    """Returns the first `count` examples of each class, in their order."""
-    positions = [np.flatnonzero(examples["y"] == label)[:count] for label in np.unique(examples["y"])]
-    kept = np.sort(np.concatenate(positions))
-    return {name: value[kept] for name, value in examples.items()}
-
-
 CIFAR10 = {
     "cifar-10-binary.tar.gz": ("sha256", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
     "cifar-10-python.tar.gz": ("md5", "c58f30108f718f92721af3b95e74349a"),
@@ -92,7 +85,8 @@ def cifar10(
     mean, std = CONSTANTS[constants]
     train, test, verified = read("cifar10", data_dir)
     if per_class:
-        train = first_of_each_class(train, per_class)
+        kept = np.sort(np.concatenate([np.flatnonzero(train["y"] == label)[:per_class] for label in range(10)]))
+        train = {name: value[kept] for name, value in train.items()}
     train, test = ({**features, "x": block_means(features["x"], size)} for features in (train, test))
     return Dataset("cifar10", train, test, 10, mean=mean, std=std, class_names=cifar_names.CIFAR10, verified=verified)
 

@@ -12,7 +12,7 @@ import numpy as np
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.rng import generator
 from fedwin.data.sources import mnist
-from fedwin.data.sources.digit5_files import FOLDERS, Pair, archives, original_domain
+from fedwin.data.sources.digit5_files import FOLDERS, archives, original_domain
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range
 
@@ -91,7 +91,9 @@ def digit5(
     for number, domain in enumerate(chosen):
         splits = next(filter(None, (archive.domain(domain, parts) for archive in packed)), None)
         if splits is None:
-            splits = _split_original(original_domain(data_dir, domain), per_domain, split_seed, domain)
+            x, y = original_domain(data_dir, domain)
+            train, test = stratified_split(y, per_domain, generator(split_seed, "digit5", domain))
+            splits = (x[train], y[train]), (x[test], y[test])
         for side, (x, y) in zip(sides, splits):
             side.append((x, y, np.full(len(y), number, np.int32)))
     join = lambda side: dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*side))))
@@ -106,8 +108,3 @@ def digit5(
         domain_names=tuple(chosen),
         verified=False,
     )
-
-
-def _split_original(pooled: Pair, per_domain: int, seed: int, domain: str) -> tuple[Pair, Pair]:
-    train, test = stratified_split(pooled[1], per_domain, generator(seed, "digit5", domain))
-    return (pooled[0][train], pooled[1][train]), (pooled[0][test], pooled[1][test])

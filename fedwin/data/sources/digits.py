@@ -38,9 +38,9 @@ def digits(data_dir=None) -> Dataset:
       >>> digits().train["x"].shape
       (1400, 8, 8, 1)
     """
-    images, labels = _read()
-    x = np.rint(images * (255 / 16)).astype(np.uint8)[..., None]
-    y = labels.astype(np.int32)
+    table = np.loadtxt(sklearn_file("digits", "digits.csv.gz"), delimiter=",")
+    x = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+    y = table[:, -1].astype(np.int32)
     # Neighboring images come from the same writers, so the split is random, with a fixed seed.
     shuffled = generator(0, "digits split").permutation(len(y))
     by_class = [shuffled[y[shuffled] == label] for label in range(10)]
@@ -55,12 +55,6 @@ def digits(data_dir=None) -> Dataset:
         std=(0.3761,),
         class_names=tuple("0123456789"),
     )
-
-
-def _read() -> tuple[np.ndarray, np.ndarray]:
-    """Reads (images [N, 8, 8], labels [N]) of scikit-learn."""
-    table = np.loadtxt(sklearn_file("digits", "digits.csv.gz"), delimiter=",")
-    return table[:, :-1].reshape(-1, 8, 8), table[:, -1]
 
 
 def sklearn_file(dataset: str, name: str) -> str:
