@@ -231,12 +231,12 @@ def _final(record: Record, readout: str, metric: str) -> tuple[float | None, flo
     config = DEFAULTS | record.config
     total, last = config["num_rounds"], max(config["final_evals"], 1)
     means = []
-    for seed in record.seeds:
+    for seed in sorted({*record.seeds} - record.diverged.keys()):
         own = [line for line in record.lines if line["seed"] == seed]
         if own[-1]["round"] < total:
             return None, None
         counted = [line for line in own if line["round"] > max(total - last, 0) and metric in line.get(readout, ())]
-        if counted and seed not in record.diverged:
+        if counted:
             means.append(np.mean([float(line[readout][metric]) for line in counted]))
     if not means:
         return None, None

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedwin
+from experiments import records
 from experiments.figures import style
 from experiments.papers.catalogue import catalogue
 from experiments.reproduction.numbers import values
@@ -188,6 +189,14 @@ def test_only_the_runs_of_one_sweep_have_a_heat_map_of_its_axes(tmp_path):
     assert grids() == dict.fromkeys(("all runs", "a"), ["client_lr", "algorithm"]) | {"b": [], "top folder": []}
     shutil.copy(tmp_path / "a" / "sweep.csv", tmp_path / "b")
     assert grids()["all runs"] == [] != grids()["b"]
+
+
+def test_a_seed_that_diverged_has_ended_and_counts_in_no_mean(tmp_path):
+    record = records.read(stored(tmp_path / "a.tar.xz", rounds=20, seeds=(0, 1)))
+    lines = [line for line in record.lines if line["seed"] == 0 or line["round"] < 9]
+    ended = records.Record(record.about, lines, {"seeds": {"1": {"diverged_at": 9}}})
+    last = [100 * line["model"]["accuracy"] for line in lines[11:21]]
+    assert runs.of_record(ended, "a").curves[0]["final"] == [pytest.approx(np.mean(last)), None]
 
 
 def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
