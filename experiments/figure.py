@@ -89,7 +89,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("metric", "", text)
     flags.DEFINE_integer("last", 100, "smoothness, sweeps: number of last rounds that count.", lower_bound=1)
     flags.DEFINE_list("target", [], "targets: values to reach, such as 0.6,0.7.")
-    flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, partition.alpha, algorithm.tau ...")
+    flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, partition.alpha, algorithm.tau, observe.window ...")
     flags.DEFINE_string("dataset", "digits", "labels: data set of the partitions.")
     flags.DEFINE_integer("num_clients", None, "labels: clients of partitions.", lower_bound=1)
     return GROUPS

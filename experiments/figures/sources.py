@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fedwin.callbacks.scores import main_metric
 from fedwin.errors import UserError
+from fedwin.observers import OBSERVERS, wima_name
 from fedwin.registry import nearest
 from fedwin.runs import directory as directories
 
@@ -57,6 +58,23 @@ def readouts(lines: Iterable[Line]) -> list[str]:
     for line in lines:
         names |= dict.fromkeys(name for name, value in line.items() if isinstance(value, dict))
     return list(names)
+
+
+def readout_name(read: str) -> str:
+    """Returns the name of a read-out in metrics.jsonl.
+
+    >>> readout_name("wima:window=100,part=classifier")
+    'wima100_classifier'
+
+    Args:
+      read: an observer's text, as in --observe; empty for the trained model.
+    """
+    if not read:
+        return "model"
+    choice = OBSERVERS.check(read)
+    if choice.name != "wima":
+        return choice.name
+    return wima_name(**{name: value for name, value in choice.params.items() if name != "warmup"})
 
 
 def metric_of(found: Sequence[Series], wanted: str) -> str:

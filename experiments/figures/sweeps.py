@@ -10,7 +10,7 @@ import numpy as np
 from fedwin.errors import UserError
 from fedwin.registry.choices import parse
 
-from . import curves, style
+from . import curves, sources, style
 from .sources import Series
 
 KIND = "sweeps"
@@ -50,7 +50,7 @@ def compute(
         marked = sorted({*map(float, (lost or {}).get(label, ())), *map(float, finite.keys() - at)})
         entries.append(entry | ({"lost": marked} if marked else {}))
     if not entries:
-        raise UserError("there is no method to draw.")
+        raise UserError(f"there is no read-out to draw over {parameter}; name another parameter, or other read-outs.")
     values = sorted({x for entry in entries for x in entry["x"] if x > 0})
     wide = bool(values) and values[-1] / values[0] > WIDE
     return {"kind": KIND, "parameter": parameter, "metric": metric, "methods": entries, "log": wide}
@@ -62,25 +62,40 @@ def of_runs(
     """Returns the `methods` of `compute` from runs that differ in one parameter.
 
     Args:
-      parameter: a field of Config (`clients_per_round`), or the parameter of a choice (`partition.alpha`).
+      parameter: a field of Config (`clients_per_round`), or the parameter of a choice (`partition.alpha`); one of an
+        observer (`observe.window`) is that of each read-out, and those without it are left out.
 
     Returns:
       Algorithm and read-out, without the parameter -> value -> a number per seed; NaN where all seeds diverged.
 
     Raises:
-      UserError: a run's configuration has no such field, or it is not a number.
+      UserError: a run's configuration has no such field, it is not a number, or runs differ in other fields, too.
     """
+    field, _, inner = parameter.partition(".")
+
+    def rest(of: str, text: str) -> str:
+        choice = parse(text)
+        return str(choice._replace(params={k: v for k, v in choice.params.items() if (of, k) != (field, inner)}))
+
     numbers: dict[str, dict[float, list[float]]] = {}
+    taken = set[tuple[str, float, int]]()
     for source in series:
-        config = source.header.get("config", {})
+        config, readout = source.header.get("config", {}), source.readout
+        if field == "observe":
+            own = [text for text in config.get("observe", []) if inner in parse(text).params]
+            own = [text for text in own if sources.readout_name(text) == readout]
+            if not own:
+                continue
+            config, readout = config | {"observe": own}, rest("observe", own[0])
         value = _value(source.label, config, parameter)
-        names = []
-        for field, texts in (("algorithm", [config.get("algorithm", "?")]), ("wrap", config.get("wrap", []))):
-            for choice in map(parse, texts):
-                others = {name: v for name, v in choice.params.items() if f"{field}.{name}" != parameter}
-                names.append(str(choice._replace(params=others)))
-        name = " + ".join(names)
-        name = name if source.readout == "model" else f"{name}: {source.readout}"
+        names = [rest("algorithm", config.get("algorithm", "?"))]
+        names += [rest("wrap", text) for text in config.get("wrap", [])]
+        name = " + ".join(names) + (f": {readout}" if readout != "model" else "")
+        places = {(name, value, line["seed"]) for line in source.lines}
+        if places & taken:  # they would count as further seeds
+            same = f"{source.label}: another run has '{name}' with the same {parameter} and seed"
+            raise UserError(f"{same}; draw runs that differ in {parameter} alone.")
+        taken |= places
         means = [values.mean() if len(values) else math.nan for _, values in curves.last_rounds(source, metric, last)]
         if curves.diverged_at(source.lines, source.readout).keys() >= {line["seed"] for line in source.lines}:
             means = [math.nan] * len(means)  # the last rounds are those before, and too favorable

@@ -12,11 +12,11 @@ import numpy as np
 
 from fedwin import data
 from fedwin.errors import UserError
-from fedwin.observers import OBSERVERS, wima_name
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.schedule import Schedule
 
 from .. import records
+from ..figures.sources import readout_name
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
 from ..records import Json, Record
@@ -160,23 +160,6 @@ def portable(config: Json, parent_key: str) -> Json:
         if stored.get(name):
             stored[name] = f"{parent_key}@{stored[name].rpartition('@')[2]}"
     return stored | {name: config[name] for name in ALWAYS}
-
-
-def readout_name(read: str) -> str:
-    """Returns the name of a read-out in metrics.jsonl.
-
-    >>> readout_name("wima:window=100,part=classifier")
-    'wima100_classifier'
-
-    Args:
-      read: an observer's text, as in --observe; empty for the trained model.
-    """
-    if not read:
-        return MODEL
-    choice = OBSERVERS.check(read)
-    if choice.name != "wima":
-        return choice.name
-    return wima_name(**{name: value for name, value in choice.params.items() if name != "warmup"})
 
 
 def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy") -> dict[int, Curve]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 
+from ..figures.sources import readout_name
 from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.scales import SCALES
@@ -14,7 +15,7 @@ from ..papers.trajectories import Run
 from ..records import Record
 from ..reproduction import tables
 from ..reproduction.numbers import Value, values
-from ..reproduction.results import MODEL, Results, readout_name, stored
+from ..reproduction.results import MODEL, Results, stored
 from ..reproduction.verdicts import verdicts
 from . import runs
 from .runs import ViewedRun
