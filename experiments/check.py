@@ -45,7 +45,7 @@ def checks(docs: str, tests: bool = False) -> dict[str, list[str]]:
         "types": ["mypy"],
         "doctests": [
             *("pytest", "--doctest-modules", "fedwin"),
-            *(f"experiments/{folder}" for folder in ("papers", "reproduction", "tables")),
+            *(f"experiments/{folder}" for folder in ("bench.py", "cli", "figures", "papers", "reproduction", "tables")),
         ],
         "README": [f"{__package__}.readme", "--check"],
         SITE: [f"{__package__}.docs", "--nogallery", f"--out={docs}"],

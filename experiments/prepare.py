@@ -101,9 +101,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
 
 def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_string(
-        "dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ..."
-    )
+    flags.DEFINE_string("dataset", None, "Data set to prepare, with parameters: cifar10, cifar100:label=coarse, ...")
     flags.DEFINE_string("data_dir", None, "Folder of the original files (or a parent of it); downloads go there.")
     flags.DEFINE_string(
         "cache_dir",

@@ -1,24 +1,19 @@
 """The flag --format and the paths of pictures, for all subcommands that draw."""
 
 import pathlib
-from typing import Any
 
 from absl import flags
 
 from fedwin.errors import UserError
 
 FORMATS = ("png", "pdf", "svg")
-
 NAME = "format"
 
 
-def define(flag_values: flags.FlagValues | None = None) -> list[str]:
-    """Defines the flag, by default among those of the process; returns its name in a list."""
-    text = (
-        "Format of the pictures; by default that of the file's suffix, or png. pdf and svg have their fonts embedded."
-    )
-    where: dict[str, Any] = {} if flag_values is None else {"flag_values": flag_values}
-    flags.DEFINE_enum(NAME, None, FORMATS, text, **where)
+def define(flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+    """Defines the flag; returns its name in a list."""
+    text = "Format of the pictures; by default that of the suffix, or png. pdf and svg have their fonts embedded."
+    flags.DEFINE_enum(NAME, None, FORMATS, text, flag_values=flag_values)
     return [NAME]
 
 
