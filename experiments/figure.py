@@ -15,6 +15,8 @@ fedwin figure STORED.json                                 redraws a picture from
 A model is DIR, DIR@ROUND, DIR:READOUT or DIR@ROUND:READOUT.
 """
 
+import contextlib
+import math
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -51,7 +53,7 @@ from .figures import (
 ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
 GROUPS = {
-    "every kind": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],
+    "several kinds": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],
     "models": ["round", "rounds", "replicas", "examples", "points"],
     "evaluations": ["readouts", "metric", "last", "target", "parameter"],
     "label histograms": ["dataset", "num_clients"],
@@ -83,13 +85,11 @@ def define_flags() -> dict[str, list[str]]:
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
-    text = (
-        "smoothness, targets, sweeps, clients: metric of the evaluations; by default accuracy, or r2 (clients: rmse)."
-    )
+    text = "smoothness, targets, sweeps, clients: metric of evaluations; by default accuracy, or r2 (clients: rmse)."
     flags.DEFINE_string("metric", "", text)
     flags.DEFINE_integer("last", 100, "smoothness, sweeps: number of last rounds that count.", lower_bound=1)
     flags.DEFINE_list("target", [], "targets: values to reach, such as 0.6,0.7.")
-    flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, partition.alpha, algorithm.tau, observe.window ...")
+    flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, algorithm.tau, observe.window ...")
     flags.DEFINE_string("dataset", "digits", "labels: data set of the partitions.")
     flags.DEFINE_integer("num_clients", None, "labels: clients of partitions.", lower_bound=1)
     return GROUPS
@@ -97,11 +97,12 @@ def define_flags() -> dict[str, list[str]]:
 
 def _numbers(flag: str, values: Sequence[str], kind: type = int) -> list[Any]:
     """Returns the values of a list flag as numbers."""
-    try:
-        return [kind(value) for value in values]
-    except ValueError:
-        wanted = "integers" if kind is int else "numbers"
-        raise UserError(f"flag --{flag}={','.join(values)} must be {wanted}, separated by commas.") from None
+    with contextlib.suppress(ValueError):
+        found = [kind(value) for value in values]
+        if all(abs(number) < math.inf for number in found):
+            return found
+    wanted = "integers" if kind is int else "finite numbers"
+    raise UserError(f"flag --{flag}={','.join(values)} must be {wanted}, separated by commas.")
 
 
 def _directories(arguments: Runs, labels: Sequence[str]) -> dict[str, str]:

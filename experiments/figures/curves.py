@@ -136,8 +136,10 @@ def compute(
       limits: lowest and highest value of the axis; None: determined by the data.
 
     Raises:
-      UserError: a curve without such evaluations.
+      UserError: a curve without such evaluations, or a line or limit that is not finite.
     """
+    if not all(math.isfinite(number) for number in (target, *(limits or ())) if number is not None):
+        raise UserError("target, lowest and highest must be finite numbers; leave out those that are not.")
     entries = []
     for source in series:
         rounds, values = curve(source.lines, source.readout, metric, every, stopped_seeds(source))

@@ -22,11 +22,7 @@ COSTS = {
 }
 
 
-def compute(
-    series: Sequence[Series],
-    targets: Sequence[float],
-    metric: str = "accuracy",
-) -> dict[str, Any]:
+def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "accuracy") -> dict[str, Any]:
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
 
     A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other.

@@ -24,6 +24,7 @@ REFUSED = [
     ("figure factors RUN --clients=3", "fewer than two"),
     ("figure forgetting RUN --clients=0,99", "0..7"),
     ("figure targets RUN", "--target=0.6"),
+    ("figure targets RUN --target=0.1,nan", "--target=0.1,nan | finite numbers"),
     ("figure sweeps RUN", "--parameter"),
     ("figure labels dirichlt:alpha=1", "dirichlet"),
     ("figure labels iid --clients=1000", "0..99"),
@@ -35,6 +36,7 @@ REFUSED = [
     ("figure gone.json", "can't be read"),
     ("curves", "name the runs"),
     ("curves RUN --out=", "out= | curves.png"),
+    ("curves RUN --highest=inf", "highest must be finite"),
     ("curves RUN --out=bare/config.png", "replace config.json of the run | another --out"),
 ]
 
