@@ -353,7 +353,7 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
             remedy = "use the same flags to resume it, or another --out_dir"
             if name == "num_rounds" and value > previous[name]:
                 remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{previous[name]}"
-            text = lambda value: ",".join(map(str, value)) if isinstance(value, list) else value
+            text = lambda value: str(",".join(map(str, value)) if isinstance(value, list) else value) or "''"
             raise UserError(
                 f"out_dir={directory} holds a run with --{name}={text(previous[name])}, not {text(value)}; {remedy}."
             )

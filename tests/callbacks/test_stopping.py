@@ -105,5 +105,5 @@ def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkey
         fedwin.run(again, quiet=True)
     assert fedwin.run(again, quiet=True)["seeds"][0]["stopped_at"] == at
     assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
-    with pytest.raises(UserError, match="holds a run with --early_stopping="):
+    with pytest.raises(UserError, match="holds a run with --early_stopping=.*, not '';"):
         fedwin.run(dataclasses.replace(again, early_stopping=""), quiet=True)
