@@ -218,17 +218,17 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     counted = metric.weight > 0
     metric = jax.tree.map(lambda leaf: leaf[counted], metric)
     names = ("mean", "weighted", "std", "worst10", "best10", *(f"p{p}" for p in PERCENTILES))
-    values = metric.value
-    if not len(values):
+    if not len(values := metric.value):
         return dict.fromkeys(names, float("nan"))
     ascending = np.sort(values)
     tail = -(-len(values) // TAIL)
     ends = [float(ascending[:tail].mean()), float(ascending[-tail:].mean())]
     worst, best = reversed(ends) if small_is_good else ends
-    # Of NaN and infinities, after a divergence, numpy would warn.
+    # Of NaN and infinities, after a divergence, numpy would warn, and has NaN for some places between both.
     with np.errstate(invalid="ignore"):
         first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
-        return dict(zip(names, (*first, *map(float, np.percentile(values, PERCENTILES))), strict=True))
+        spread, above = (np.percentile(values, PERCENTILES, method=method) for method in ("linear", "higher"))
+        return dict(zip(names, (*first, *map(float, np.where(np.isnan(spread), above, spread))), strict=True))
 
 
 def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results: Mapping[str, Results]) -> Table:

@@ -198,6 +198,7 @@ def test_figures_are_numpys():
     assert all(np.isnan(value) for value in client_evaluations.figures(Mean(np.zeros(2), np.zeros(2))).values())
     diverged = client_evaluations.figures(Mean(np.array([1.0, np.inf, 2.0]), np.ones(3)), small_is_good=True)
     assert (diverged["worst10"], diverged["best10"]) == (np.inf, 1) and np.isnan(diverged["std"])
+    assert (diverged["p50"], diverged["p75"]) == (2, np.inf)
 
 
 DIGITS = Config(
