@@ -9,13 +9,6 @@ from tests.data.files import refused
 from tests.misuse.calls import called
 
 
-def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):
-    ended = called("prepare", "--dataset=cifar1O", f"--data_dir={tmp_path}")
-    assert ended.status == 2 and len(ended.lines) == 1 and "Did you mean 'cifar10'" in ended.lines[0]
-    ended = called("partition", "--partition=dirichlet:alpha=-1", f"--out={tmp_path / 'p.png'}")
-    assert ended.status == 2 and len(ended.lines) == 1 and "alpha=-1" in ended.lines[0]
-
-
 def test_the_picture_is_drawn_and_the_report_complete(tmp_path):
     dataset = data.load("digits")
     part = data.make_partition(dataset, "dirichlet:alpha=0.5", 20, 0)

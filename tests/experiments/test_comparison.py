@@ -46,13 +46,8 @@ def written(tmp_path):
         for number, (method, values) in enumerate(ACCURACIES.items()):
             folder = tmp_path / method
             folder.mkdir()
-            sent = lambda seed, round: {
-                "seed": seed,
-                "round": round,
-                "bytes_down": 1e6 * round,
-                "bytes_up": number * 1e6,
-            }
-            lines = [sent(seed, round) for seed in range(count) for round in (0, 10)]
+            sizes = {0: {"bytes_down": 0, "bytes_up": number * 1e6}, 10: {"bytes_down": 1e7, "bytes_up": number * 1e6}}
+            lines = [{"seed": seed, "round": round} | sizes[round] for seed in range(count) for round in (0, 10)]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             configs[method] = Config(out_dir=str(folder), seeds=list(range(count)), algorithm="fedavg")
             summaries[method] = summary(values[:count])
@@ -109,12 +104,11 @@ def test_fewer_than_three_seeds_have_a_difference_and_no_interval(written, tmp_p
 
 
 def test_only_methods_on_the_same_data_are_compared():
-    base = Config()
     configs = {
-        "a": base,
-        "b": dataclasses.replace(base, client_lr=1.0, algorithm="scaffold"),
-        "c": dataclasses.replace(base, partition="iid"),
-        "d": dataclasses.replace(base, partition="iid", loss="wsm"),
-        "e": dataclasses.replace(base, num_clients=7),
+        "a": Config(),
+        "b": Config(client_lr=1.0, algorithm="scaffold"),
+        "c": Config(partition="iid"),
+        "d": Config(partition="iid", loss="wsm"),
+        "e": Config(num_clients=7),
     }
     assert comparison.references(configs) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "e"}

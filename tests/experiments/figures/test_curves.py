@@ -101,7 +101,6 @@ def test_misuse(finished, tmp_path):
         (lambda: sources.read(only), "no evaluation yet"),
         (lambda: sources.read(tmp_path / "gone.tar.xz"), "No such file"),
         (lambda: sources.read(tmp_path / "gone"), "neither the directory"),
-        (lambda: sources.read(tmp_path), "not the directory of a run"),
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
         (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
         (lambda: curves.compute(sources.series([finished]), "acuracy"), "model has accuracy, loss"),

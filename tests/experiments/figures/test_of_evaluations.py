@@ -38,8 +38,8 @@ def test_sweeps_read_their_parameter_from_runs():
     lines = [line(0, r, r / 10, readout=f"wima{w}") for w in (5, 9) for r in range(5)]
     found = sweeps.of_runs([Series("a", lines, f"wima{w}", 0, header) for w in (5, 9)], "observe.window")
     assert found == {"ghb:tau=5 + ima: wima": {5: [pytest.approx(0.25)], 9: [pytest.approx(0.25)]}}
-    assert sweeps.of_runs([series._replace(header=header)], "observe.window") == {}
-    refused("no read-out to draw over observe.window", sweeps.compute, {}, "observe.window")
+    none = sweeps.of_runs([series._replace(header=header)], "observe.window")
+    refused("no read-out to draw over observe.window", sweeps.compute, none, "observe.window")
     twice = series._replace(label="b", header={"config": config | {"batch_size": 9}})
     refused("b: another run has.*algorithm.tau alone", sweeps.of_runs, [series, twice], "algorithm.tau")
     for parameter, message in (("nosuch", "--nosuch"), ("partition", "a number"), ("partition.tau", "a number")):
@@ -74,7 +74,6 @@ def test_targets_per_seed(tmp_path):
     # A seed that diverges has not reached the target either.
     lost = fast._replace(lines=[*fast.lines[:8], line(1, 4, 0.1, "nan")])
     assert targets.compute([lost], [0.4])["methods"][0]["rounds"] == [[4, None]]
-    refused("--target", targets.compute, [slow], [])
 
 
 def test_targets_in_simulated_time(tmp_path):
@@ -102,7 +101,6 @@ def test_label_histograms(tmp_path):
     assert np.array_equal(np.array(counts["iid"])[:4], found["panels"][0]["histogram"])
     drawn(found, tmp_path)
     drawn(labels.compute({"many": np.ones((3, 30), int)}), tmp_path)
-    refused("0..19", labels.compute, counts, clients=[20])
     refused("name a partition", labels.compute, {})
 
 
