@@ -91,12 +91,9 @@ def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
     flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
     flags.DEFINE_string("data_dir", None, "Folder of its files.")
-    flags.DEFINE_string(
-        "partition", None, "Partition, with its parameters; default: the data set's own clients or iid."
-    )
-    flags.DEFINE_integer(
-        "num_clients", None, "Clients; by default 100, unless the data set has natural clients.", lower_bound=1
-    )
+    flags.DEFINE_string("partition", None, "Partition, with its parameters; default: the data set's clients, or iid.")
+    text = "Clients; by default 100, unless the data set has natural clients."
+    flags.DEFINE_integer("num_clients", None, text, lower_bound=1)
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_float("imbalance", 1.0, "Long tail before the partition: largest class to smallest.", lower_bound=1)
     flags.DEFINE_string("client_shift", "", "examples: shift of each client's inputs, as of fedwin train.")
