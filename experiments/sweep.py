@@ -110,7 +110,6 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
     unused.refuse(["print_jobs"], "on a search", "start its command in several jobs, which share the study")
     select, base = select_metric(given.select, config_flags.config_from_flags(), space)
     folder = _folder(base)
-    formats.make_folder(folder)
     launcher, base = launching.chosen(), dataclasses.replace(base, out_dir=str(folder))
     study = search.Search(settings, space, base, select, given.readout, here=launcher is None)
     if launcher is None:

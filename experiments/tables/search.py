@@ -25,7 +25,7 @@ from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import finished_summary, hash_of, set_fields
 
 from ..cli import config_flags
-from . import grid, sweeps
+from . import formats, grid, sweeps
 
 # Builders have the signature builder(*, option=...) -> OptunaSearch, or None for the grid.
 SEARCHES = Registry("search", rule="which runs are trained")
@@ -198,6 +198,7 @@ class Search:
             for piece in pieces
         ]
         sweeps.check_runs({grid.label(point): grid.config_of(base, point) for point in points}, readout, here)
+        formats.make_folder(pathlib.Path(base.out_dir))
         self.optuna = importlib.import_module("optuna")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
         median = self.optuna.pruners.MedianPruner(settings.startup, base.num_rounds // 4)

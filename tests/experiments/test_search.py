@@ -11,6 +11,7 @@ from experiments.tables import grid, search, sweep_picture
 from fedwin.errors import UserError
 from fedwin.files import is_locked
 from tests.misuse import calls
+from tests.refusals import refused
 
 FLAGS = (
     "--dataset=digits --num_clients=20 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=8 --eval_every=2 "
@@ -69,18 +70,17 @@ def test_ranges_inside_of_values():
     ],
 )
 def test_an_invalid_axis_is_one_line(texts, message):
-    with pytest.raises(UserError, match=message) as refused:
-        search.parse(texts)
-    assert "\n" not in str(refused.value)
+    refused(message, search.parse, texts)
 
 
-def test_a_grid_has_no_ranges_and_a_search_needs_its_package(monkeypatch):
-    with pytest.raises(UserError, match="is a range; list the values of a grid, or draw from it with --search=optuna"):
-        grid.parse(["client_lr=log:0.01..1"])
+def test_a_grid_has_no_ranges_and_a_search_needs_its_package(monkeypatch, tmp_path):
+    refused("is a range; list the values of a grid, or draw from it with", grid.parse, ["client_lr=log:0.01..1"])
     assert search.SEARCHES.build("grid") is None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"search=optuna: the package 'optuna' is not installed; pip install"):
-        search.SEARCHES.build("optuna")
+    refused("search=optuna: the package 'optuna' is not installed; pip install", search.SEARCHES.build, "optuna")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "installed")
+    line = f"sweep --search=optuna --grid=client_lr=0.1..0.2 --algorithm=nosuch --out_dir={tmp_path / 'sweep'}"
+    calls.refused(tmp_path, "unknown algorithm 'nosuch'", *line.split())
 
 
 @pytest.mark.slow
