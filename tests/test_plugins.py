@@ -8,7 +8,6 @@ import pytest
 
 import fedwin
 from fedwin import plugins
-from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from tests.refusals import refused
 
@@ -76,9 +75,7 @@ def test_a_package_is_imported_again_after_a_failure_and_hashed_as_a_whole(tmp_p
 )
 def test_errors_in_user_code_are_one_line(tmp_path, name, code, said):
     (tmp_path / name).write_text(code)
-    with pytest.raises(UserError, match=said) as error:
-        plugins.load([str(tmp_path / name)])
-    assert "\n" not in str(error.value) and str(error.value).startswith("import=")
+    assert refused(said, plugins.load, [str(tmp_path / name)]).startswith("import=")
 
 
 @pytest.mark.parametrize(

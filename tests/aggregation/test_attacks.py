@@ -7,9 +7,9 @@ import pytest
 
 from fedwin import aggregation, core, losses, testing
 from fedwin.aggregation import AGGREGATORS, ATTACKS
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from tests.aggregation.test_rules import SIZES, STEPS, problem
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -114,5 +114,4 @@ def test_label_flippers_train_on_the_labels_of_flipped_data(algorithm, loss):
     ],
 )
 def test_what_an_attack_can_not_be_is_refused(choice, words):
-    with pytest.raises(UserError, match=words):
-        ATTACKS.build(choice, core.Setting(5, 5, 5))
+    refused(words, ATTACKS.build, choice, core.Setting(5, 5, 5))

@@ -6,8 +6,8 @@ import pytest
 
 from experiments import compare
 from fedwin.algorithms import ALGORITHMS
-from fedwin.errors import UserError
 from fedwin.runs.config import Config
+from tests.refusals import refused
 
 BASE = Config(**compare.SETTING)
 
@@ -26,8 +26,7 @@ def test_a_method_brings_flags_of_its_own():
     kept.check()
     assert kept.keep_rounds == [2, 5]
     for flag in ("--nothing=1", "--wrap"):
-        with pytest.raises(UserError, match="is not --flag=value"):
-            compare.parse_method(f"fedavg {flag}", BASE)
+        refused("is not --flag=value", compare.parse_method, f"fedavg {flag}", BASE)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from fedwin.files import locked, write_json
 from fedwin.launching import launchers
 from fedwin.runs.config import Config
 from tests.misuse import calls
+from tests.refusals import refused
 
 FLAGS = (
     "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=40 "
@@ -79,8 +80,7 @@ def test_jobs_run_some_at_a_time_and_one_that_fails_holds_nobody(four, tmp_path,
     assert launcher.most_at_once == 2 and sorted(launcher.submitted) == ["a", "b", "c", "c", "d"]
     assert capsys.readouterr().out.splitlines()[1] == "[1/4] a: failed: no memory."
     assert jobs.entries(tmp_path) == {path.name: {"failed": line} for path, line in failed.items()}
-    with pytest.raises(UserError, match=r"2 run\(s\) failed, the first: .*/a: no memory; the same command tries"):
-        jobs.conclude(failed)
+    refused(r"2 run\(s\) failed, the first: .*/a: no memory; the same command tries", jobs.conclude, failed)
     again = Pretending()
     assert jobs.launch(again, {path: four[path] for path in failed}, tmp_path) == {} and again.submitted == ["a", "b"]
 
@@ -147,8 +147,7 @@ def test_a_run_that_outlives_its_job_is_waited_for(four, tmp_path, monkeypatch):
 
 def test_a_second_launcher_and_a_run_without_its_parent_are_lines(four, tmp_path):
     with locked(tmp_path / "jobs") if (tmp_path / "jobs").mkdir() is None else None:
-        with pytest.raises(UserError, match="jobs is in use by"):
-            jobs.launch(Pretending(), four, tmp_path)
+        refused("jobs is in use by", jobs.launch, Pretending(), four, tmp_path)
     later = jobs.Job("e", Config(), ready=lambda: False)
     failed = jobs.launch(Pretending(), four | {tmp_path / "e": later}, tmp_path)
     assert failed.keys() == {tmp_path / "e"} and "its run has not ended, or diverged" in failed[tmp_path / "e"]

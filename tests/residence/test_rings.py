@@ -9,7 +9,6 @@ import pytest
 
 from fedwin import engine, window
 from fedwin.core import Cohort
-from fedwin.errors import UserError
 from fedwin.residence import rings
 from fedwin.residence.rings import OffloadedWindows, offloaded_rounds, traceable, windows_of, without_vectors
 from fedwin.residence.rows import DeviceTable
@@ -17,6 +16,7 @@ from fedwin.residence.saved import SnapshotRing
 from fedwin.residence.store import FileStore, MemoryStore
 from fedwin.wrappers.asynchronous import OldModels
 from fedwin.wrappers.base import Wrapped
+from tests.refusals import refused
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
@@ -85,8 +85,7 @@ def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
     run, _ = residence.load(run, CLIENTS, ROUNDS)
     for _ in range(ROUNDS + 1):
         run = pushed(run, jnp.ones(LENGTH))
-    with pytest.raises(UserError, match="more than once a round; keep it on the device, --window=device"):
-        residence.write_back(run)
+    refused("more than once a round; keep it on the device, --window=device", residence.write_back, run)
     residence.close()
 
 

@@ -14,7 +14,6 @@ from fedwin import engine, sampling, testing
 from fedwin.clock import CLOCKS, Load
 from fedwin.core import Cohort
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.choices import check_deadline
 from fedwin.runs.config import Config
@@ -23,6 +22,7 @@ from fedwin.runs.prepare import prepare
 from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
+from tests.refusals import refused
 from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
 
@@ -226,8 +226,7 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
     prepared = prepare(config)
     draw = prepared.setting.sampling.cohort
     sampler = dataclasses.replace(prepared.setting.sampling, draw=lambda *at: draw(*at)._replace(**others))
-    with pytest.raises(UserError, match=message):
-        check_fork(config, prepared.start, sampler)
+    refused(message, check_fork, config, prepared.start, sampler)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +253,7 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
 )
 def test_what_does_not_go_together_is_refused(changes, message):
     config = dataclasses.replace(SMALL, **changes)
-    with pytest.raises(UserError, match=message):
-        check_deadline(config, prepare(config).setting.sampling)
+    refused(message, lambda: check_deadline(config, prepare(config).setting.sampling))
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import pytest
 
 import fedwin
 from fedwin import jax_config
-from fedwin.errors import UserError
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import machine, run
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
+from tests.refusals import refused
 from tests.runs.conftest import RUN
 
 SMALL = Config(
@@ -89,8 +89,7 @@ def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no such device is known\nmore")])
 def test_platforms_without_a_device_are_one_line(error, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", unittest.mock.Mock(side_effect=error))
-    with pytest.raises(UserError, match="JAX_PLATFORMS=.*: no such device is .*; unset it, or set cpu.$"):
-        fedwin.run(SMALL)
+    refused("JAX_PLATFORMS=.*: no such device is .*; unset it, or set cpu.$", fedwin.run, SMALL)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import fedwin
-from fedwin.errors import UserError
 from fedwin.wrappers import accounting
 from fedwin.wrappers.accounting import Privacy
+from tests.refusals import refused
 from tests.run_lines import lines
 
 needs_package = pytest.mark.skipif(
@@ -57,8 +57,7 @@ def test_the_package_is_asked_for_before_the_run(monkeypatch, tmp_path):
         model="digits_mlp", wrap=["dp:clip=1,noise=1"], weighting="uniform", sampling="poisson", out_dir=str(tmp_path)
     )
     try:
-        with pytest.raises(UserError, match=r"pip install 'fedwin\[dp\]'"):
-            fedwin.check(config)
+        refused(r"pip install 'fedwin\[dp\]'", fedwin.check, config)
     finally:
         accounting._package.cache_clear()
 

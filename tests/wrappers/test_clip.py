@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedwin import core, testing, tree
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
+from tests.refusals import refused
 from tests.wrappers.test_wrappers import leaves
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -62,5 +62,4 @@ def test_a_users_method_says_what_follows_from_the_step():
     p = testing.classification()
     clip = WRAPPERS.build("clip:norm=1.0", p.setting)
     testing.trajectory(p, p.build(builder(core.DerivedFromStep), clip), 1)
-    with pytest.raises(UserError, match="send 1, which"):
-        testing.trajectory(p, p.build(builder(lambda x: x), clip), 1)
+    refused("send 1, which", testing.trajectory, p, p.build(builder(lambda x: x), clip), 1)

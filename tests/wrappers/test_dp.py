@@ -16,6 +16,7 @@ from fedwin.errors import UserError
 from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.dp import noise_of_the_sum
+from tests.refusals import refused
 from tests.wrappers.test_wrappers import leaves
 
 # Full steps of five clients: curvature 1 at rate 1 leads to the center.
@@ -159,9 +160,7 @@ def test_bytes_are_those_of_the_step_and_with_a_quantile_those_of_norm_and_bit()
     ],
 )
 def test_parameters_out_of_range_are_refused(text, reason):
-    with pytest.raises(UserError, match=reason) as refused:
-        WRAPPERS.build(text, core.Setting(10, 2, 100))
-    assert "\n" not in str(refused.value)
+    refused(reason, WRAPPERS.build, text, core.Setting(10, 2, 100))
 
 
 def test_cohorts_and_neighbors_must_fit():
@@ -169,8 +168,7 @@ def test_cohorts_and_neighbors_must_fit():
     setting = core.Setting(10, 2, 20, sampling=make_sampler("poisson:rate=0.3", population))
     wrapper = WRAPPERS.build("dp:clip=1,noise=1", setting)
     assert wrapper.privacy.mechanism.rate == pytest.approx(0.3)
-    with pytest.raises(UserError, match="sampling=uniform"):
-        WRAPPERS.build(EXACT, setting)
+    refused("sampling=uniform", WRAPPERS.build, EXACT, setting)
     drops = setting._replace(sampling=dataclasses.replace(setting.sampling, dropout=0.5))
     # Who drops out takes no part, but only the draw is accounted.
     assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.mechanism.rate == pytest.approx(0.3)

@@ -9,7 +9,6 @@ import pytest
 
 from fedwin import core, testing
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS, build_all
 from fedwin.wrappers.local_part import part_mask, with_leaves
 from tests.algorithms import numpy_clients as plain
@@ -102,7 +101,6 @@ def test_two_wrappers_do_not_take_turns(double):
 @pytest.mark.parametrize("first", ["topk:share=0.5", "quantize:bits=8", "feedback", "primal", "schedule_free"])
 def test_the_part_is_not_read_from_a_message_that_another_wrapper_has_changed(first):
     setting = testing.classification().setting
-    with pytest.raises(UserError, match=f"wrap={first.partition(':')[0]}: before --wrap=local"):
-        build_all([first, "local"], setting)
+    refused(f"wrap={first.partition(':')[0]}: before --wrap=local", build_all, [first, "local"], setting)
     assert len(build_all(["local", first], setting)) == 2
     assert len(build_all(["topk:share=1", "local"], setting)) == 2  # which sends everything

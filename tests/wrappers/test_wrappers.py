@@ -11,8 +11,8 @@ from fedwin import core, engine, observers, testing, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Setting
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
+from tests.refusals import refused
 
 SETTING = Setting(10, 2, 100)
 
@@ -220,14 +220,11 @@ def test_what_a_wrapper_can_not_do_is_one_line(line):
     texts, choice, reason = (part.strip() for part in line.split("|"))
     # A model with statistics, which dp refuses first, or one without.
     p = small(2) if texts.startswith("dp") and reason != "BatchNorm" else testing.classification()
-    with pytest.raises(UserError, match=reason) as refused:
-        built = [WRAPPERS.build(DP if text == "dp" else text, p.setting) for text in texts.split()]
-        testing.trajectory(p, p.build(choice, *built), 1)
-    assert "\n" not in str(refused.value)
+    build = lambda text: WRAPPERS.build(DP if text == "dp" else text, p.setting)
+    refused(reason, lambda: testing.trajectory(p, p.build(choice, *map(build, texts.split())), 1))
 
 
 @pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local: part=classifier")])
 def test_a_model_must_have_the_part_that_stays_local(text, reason):
     p = small(1)
-    with pytest.raises(UserError, match=reason):
-        testing.trajectory(p, p.build("fedavg", WRAPPERS.build(text, p.setting)), 1)
+    refused(reason, lambda: testing.trajectory(p, p.build("fedavg", WRAPPERS.build(text, p.setting)), 1))
