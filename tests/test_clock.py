@@ -10,43 +10,29 @@ import pytest
 import fedwin
 from fedwin import sampling
 from fedwin.clock import CLOCKS, Load, SimulatedTime, factors
-from fedwin.errors import UserError
 from fedwin.local import work_of_rounds
 from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, placed, run_in, small
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
-SMALL = Config(
-    dataset="digits",
+SMALL = small(
     partition="dirichlet:alpha=0.5",
-    num_clients=20,
-    model="digits_mlp:hidden=8",
-    algorithm="fedavg",
     local_epochs=2,
     local_work="uniform:low=0.1,high=1",
     clock=CLOCK,
-    num_rounds=6,
     clients_per_round=4,
-    eval_every=2,
-    final_evals=1,
     checkpoint_every=3,
-    rounds_per_dispatch=3,
-    strategy="chunked:k=1",
 )
-
-
-def config(directory, **changes):
-    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("clock") / "whole"
-    return directory, fedwin.run(config(directory), quiet=True)
+    return directory, run_in(SMALL, directory)
 
 
 def losses(directory):
@@ -92,7 +78,7 @@ def test_speeds_from_a_file(tmp_path):
     clock = CLOCKS.build(f"file:path={path},latency=1")
     seconds = clock.seconds(0, np.array([1, 0]), Load(np.array([4, 6]), down=100, up=40))
     assert seconds.tolist() == [1 + 2 + 2 + 0, 1 + 1 + 4 + 3]
-    refused("no line for client 2", fedwin.check, config(tmp_path / "none", clock=f"file:path={path}"))
+    refused("no line for client 2", fedwin.check, placed(SMALL, tmp_path / "none", clock=f"file:path={path}"))
     path.write_text("client,up,down,compute\n0,0,100,0.5\n")
     refused("client 0 a speed that is not positive", CLOCKS.build, f"file:path={path}")
 
@@ -138,7 +124,7 @@ def test_forks_continue_the_counts_of_their_parents(whole, tmp_path, capsys):
     ]
     found, parent = [], f"{whole[0]}@3"
     for fork, changes in zip("abc", chain):
-        fedwin.run(config(tmp_path / fork, fork_from=parent, eval_every=1, **changes))
+        fedwin.run(placed(SMALL, tmp_path / fork, fork_from=parent, eval_every=1, **changes))
         found.append({line["round"]: line for line in lines(tmp_path / fork)})
         parent = f"{tmp_path / fork}@{changes['keep_rounds'][0]}"
     quantized, dropping, again = found
@@ -159,7 +145,7 @@ def test_forks_continue_the_counts_of_their_parents(whole, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_clock_changes_nothing_else(whole, tmp_path):
-    fedwin.run(config(tmp_path / "none", clock=""), quiet=True)
+    run_in(SMALL, tmp_path / "none", clock="")
     without = [{name: v for name, v in line.items() if name != "simulated_seconds"} for line in lines(whole[0], seed=0)]
     assert lines(tmp_path / "none", seed=0) == without
 
@@ -168,7 +154,7 @@ def test_a_clock_changes_nothing_else(whole, tmp_path):
 def test_a_killed_run_with_a_clock_resumes(whole, tmp_path):
     """A run of which only the checkpoint after round 3 is left."""
     resumed = interrupted(shutil.copytree(whole[0], tmp_path / "resumed"), 3)
-    fedwin.run(config(resumed), quiet=True)
+    run_in(SMALL, resumed)
     assert_same_outcome(resumed, whole[0])
 
 
@@ -177,7 +163,7 @@ def test_a_killed_run_with_a_clock_resumes(whole, tmp_path):
     "changes", [{"strategy": "vmapped"}, {"strategy": "chunked:k=2"}, {"seeds_at_once": 2}], ids=str
 )
 def test_ways_to_compute_have_the_same_work_and_times(whole, tmp_path, changes):
-    fedwin.run(config(tmp_path / "other", seeds=[1, 0], **changes), quiet=True)
+    run_in(SMALL, tmp_path / "other", seeds=[1, 0], **changes)
     times = lambda directory, seed: [line["simulated_seconds"] for line in lines(directory, seed)]
     assert times(tmp_path / "other", 0) == times(whole[0], 0) != times(tmp_path / "other", 1)
     np.testing.assert_allclose(losses(tmp_path / "other"), losses(whole[0]), rtol=1e-4)
@@ -185,7 +171,7 @@ def test_ways_to_compute_have_the_same_work_and_times(whole, tmp_path, changes):
 
 @pytest.mark.slow
 def test_missing_clients_take_the_timeout(tmp_path):
-    fedwin.run(config(tmp_path / "gone", dropout=0.9, clock="bandwidth:compute=0,timeout=5"), quiet=True)
+    run_in(SMALL, tmp_path / "gone", dropout=0.9, clock="bandwidth:compute=0,timeout=5")
     found = lines(tmp_path / "gone", seed=0)
     assert found[-1]["simulated_seconds"] == 6 * 5  # in every round some client is missing
 
@@ -194,11 +180,11 @@ def test_missing_clients_take_the_timeout(tmp_path):
 def test_local_steps_of_whole_epochs_are_epochs(tmp_path):
     """Clients of equal size: 1797 examples among 20 clients of 89, in 9 batches of 10."""
     same = dict(partition="iid", local_work="", batch_size=10, num_rounds=2, eval_every=1)
-    sizes = prepare.prepare(config(tmp_path / "none", **same)).federations[0].sizes
+    sizes = prepare.prepare(placed(SMALL, tmp_path / "none", **same)).federations[0].sizes
     steps = {-(-int(size) // 10) for size in sizes}
     assert len(steps) == 1
-    fedwin.run(config(tmp_path / "epochs", **same), quiet=True)
-    fedwin.run(config(tmp_path / "steps", **(same | dict(local_epochs=1, local_steps=2 * steps.pop()))), quiet=True)
+    run_in(SMALL, tmp_path / "epochs", **same)
+    run_in(SMALL, tmp_path / "steps", **(same | dict(local_epochs=1, local_steps=2 * steps.pop())))
     assert losses(tmp_path / "steps") == losses(tmp_path / "epochs")
 
 
@@ -218,10 +204,9 @@ def test_a_changed_file_of_work_is_refused(tmp_path):
     path = tmp_path / "work.csv"
     path.write_text("client,work\n1,0.5\n")
     files = dict(local_work=f"file:path={path}", clock="bandwidth")
-    first = directories.file_hashes(config(tmp_path, **files))
+    first = directories.file_hashes(placed(SMALL, tmp_path, **files))
     assert first["clock"] == "" and len(first["local_work"]) == 16 and directories.file_hashes(Config()) == {}
     short = dict(num_rounds=1, final_evals=0, local_epochs=1, **files)
-    fedwin.run(config(tmp_path / "run", **short), quiet=True)
+    run_in(SMALL, tmp_path / "run", **short)
     path.write_text("client,work\n1,0.6\n")
-    with pytest.raises(UserError, match="was run with another file than --local_work=file:path="):
-        fedwin.run(config(tmp_path / "run", **short), quiet=True)
+    refused("was run with another file than --local_work=file:path=", run_in, SMALL, tmp_path / "run", **short)

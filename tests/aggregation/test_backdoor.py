@@ -17,7 +17,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.models.model import Model, Output
 from tests.aggregation.test_robust_runs import SMALL
 from tests.refusals import refused
-from tests.run_lines import lines
+from tests.small_runs import lines, placed
 
 MASK = np.array([False, True, False, True])
 
@@ -94,7 +94,7 @@ def test_success_is_that_of_other_classes_with_the_square():
 
 def test_a_run_reports_success_for_every_read_out(tmp_path):
     run = dataclasses.replace(SMALL, aggregate="norm_bound:norm=2", attack="backdoor:clients=3,boost=4", num_rounds=2)
-    run = dataclasses.replace(run, val_fraction=0.2, eval_val=True, out_dir=str(tmp_path / "run"))
+    run = placed(run, tmp_path / "run", val_fraction=0.2, eval_val=True)
     table = repr(fedwin.run(run, quiet=True))
     for line in lines(tmp_path / "run"):
         assert all(0 <= line[name]["attack_success"] <= 1 and "val_loss" in line[name] for name in ("model", "wima3"))

@@ -18,24 +18,15 @@ from fedwin.runs.machine import Memory
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, run_in, small
 
-SMALL = Config(
-    dataset="digits",
-    partition="dirichlet:alpha=0.5",
+SMALL = small(
     num_clients=12,
-    model="digits_mlp:hidden=8",
+    clients_per_round=5,
     aggregate="median",
     attack="sign_flip:clients=0.25,scale=3",
     observe=["wima:window=3"],
-    num_rounds=6,
-    clients_per_round=5,
-    eval_every=2,
-    final_evals=1,
-    checkpoint_every=2,
-    keep_checkpoints=9,
-    rounds_per_dispatch=3,
 )
 
 
@@ -46,16 +37,16 @@ def final(directory, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", [SMALL.attack, "backdoor:clients=0.25,boost=2"])
 def test_a_run_records_its_attackers_and_resumes_to_the_same_bits(tmp_path, attack):
-    whole, copy, small = tmp_path / "whole", tmp_path / "copy", dataclasses.replace(SMALL, attack=attack)
-    fedwin.run(dataclasses.replace(small, out_dir=str(whole)), quiet=True)
+    whole, copy, config = tmp_path / "whole", tmp_path / "copy", dataclasses.replace(SMALL, attack=attack)
+    run_in(config, whole)
     recorded = json.loads((whole / "config.json").read_text())["attackers"]
     assert recorded == {"0": np.flatnonzero(fedwin.aggregation.attackers(0, 3, 12)).tolist()}
     interrupted(shutil.copytree(whole, copy), 2)
-    fedwin.run(dataclasses.replace(small, out_dir=str(copy)), quiet=True)
+    run_in(config, copy)
     assert_same_outcome(copy, whole)
     # The stream of examples and other placements give the same numbers.
     other = tmp_path / "other"
-    fedwin.run(dataclasses.replace(small, out_dir=str(other), examples="stream", rounds_per_dispatch=2), quiet=True)
+    run_in(config, other, examples="stream", rounds_per_dispatch=2)
     assert [line["model"] for line in lines(other)] == [line["model"] for line in lines(whole)]
 
 
@@ -66,8 +57,8 @@ def test_vmapped_seeds_have_their_own_attackers(tmp_path, partition_seed):
         SMALL, seeds=[0, 1], partition_seed=partition_seed, attack="label_flip:clients=3", strategy="chunked:k=1"
     )
     alone, together = tmp_path / "alone", tmp_path / "together"
-    fedwin.run(dataclasses.replace(config, out_dir=str(alone)), quiet=True)
-    fedwin.run(dataclasses.replace(config, out_dir=str(together), seeds_at_once=2), quiet=True)
+    run_in(config, alone)
+    run_in(config, together, seeds_at_once=2)
     for seed in (0, 1):
         for name, value in final(alone, seed).items():
             np.testing.assert_allclose(value, final(together, seed)[name], rtol=1e-4, atol=1e-5)

@@ -11,19 +11,15 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from tests.callbacks.test_trackers import CONFIG
 from tests.refusals import refused
-from tests.run_lines import lines
+from tests.small_runs import lines, placed, run_in
 
 SMALL = dataclasses.replace(CONFIG, num_rounds=12, eval_every=3, final_evals=4, checkpoint_every=5, observe=["ema"])
-
-
-def config(path, **changes):
-    return dataclasses.replace(SMALL, out_dir=str(path), **changes)
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     path = tmp_path_factory.mktemp("plain") / "run"
-    return path, fedwin.run(config(path, seeds=[0, 1]), quiet=True)
+    return path, run_in(SMALL, path, seeds=[0, 1])
 
 
 class Recorder(Callback):
@@ -42,7 +38,7 @@ class Recorder(Callback):
 
 def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_there_for_good(tmp_path, plain):
     path, recorder = tmp_path / "run", Recorder({0: 6})
-    summary = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=recorder)
+    summary = fedwin.run(placed(SMALL, path, seeds=[0, 1]), quiet=True, on_eval=recorder)
     rounds = {0: (0, 3, 6), 1: (0, 3, 6, 9, 10, 11, 12)}
     assert [(round, seed) for round, seed, _ in recorder.seen] == [(r, seed) for seed in (0, 1) for r in rounds[seed]]
     for round, seed, read_outs in recorder.seen:
@@ -59,7 +55,7 @@ def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_th
     assert stopped["last"]["model"]["accuracy"] == np.mean([line["model"]["accuracy"] for line in expected[1:]])
     assert stopped["evaluations"] == 2
     again = Recorder()
-    summary_again = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=again)
+    summary_again = fedwin.run(placed(SMALL, path, seeds=[0, 1]), quiet=True, on_eval=again)
     assert not again.seen and again.earlier == {0: [0, 3, 6], 1: list(rounds[1])}
     assert {**summary_again, "traces": 0} == {**summary, "traces": 0}
 
@@ -89,7 +85,7 @@ def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():
 def test_on_eval_is_a_function_or_a_callback(tmp_path):
     for on_eval in (3, "patience", Recorder):
         words = ["on_eval=", " is not a function; give a function (round, seed, read_outs"]
-        refused(words, fedwin.run, config(tmp_path / "run"), quiet=True, on_eval=on_eval)
+        refused(words, fedwin.run, placed(SMALL, tmp_path / "run"), quiet=True, on_eval=on_eval)
     assert not (tmp_path / "run").exists()
 
 
@@ -107,9 +103,9 @@ def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path
             raise Killed
 
     with pytest.raises(Killed):
-        fedwin.run(config(path), quiet=True, on_eval=kill)
+        fedwin.run(placed(SMALL, path), quiet=True, on_eval=kill)
     recorder = Recorder({0: stop_at})
-    summary = fedwin.run(config(path), quiet=True, on_eval=recorder)
+    summary = fedwin.run(placed(SMALL, path), quiet=True, on_eval=recorder)
     assert recorder.earlier == {0: [0, 3]}  # the newest checkpoint is that of round 5
     assert [round for round, *_ in recorder.seen] == ([6, 9] if stop_at == 7 else [6, 9, 10, 11, 12])
     assert summary["seeds"][0].get("stopped_at") == (9 if stop_at == 7 else None)
@@ -118,6 +114,6 @@ def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path
 
 @pytest.mark.slow
 def test_a_divergence_is_told_as_such_even_where_a_callback_stops(tmp_path):
-    diverging = config(tmp_path / "run", client_lr=1e30, eval_every=1, model="digits_mlp:hidden=8")
+    diverging = placed(SMALL, tmp_path / "run", client_lr=1e30, eval_every=1, model="digits_mlp:hidden=8")
     entry = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)["seeds"][0]
     assert entry["diverged_at"] == 1 and "stopped_at" not in entry and entry["last"] is None

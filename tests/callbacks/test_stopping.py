@@ -8,20 +8,12 @@ import pytest
 import fedwin
 from fedwin.callbacks import STOPPING_RULES, stopping
 from fedwin.errors import UserError
-from tests.run_lines import lines
+from tests.refusals import refused
+from tests.small_runs import lines, placed, run_in, small
 
 NAN, INF = float("nan"), float("inf")
-CONFIG = fedwin.Config(
-    dataset="digits",
-    model="logistic",
-    num_clients=20,
-    clients_per_round=2,
-    num_rounds=40,
-    eval_every=4,
-    final_evals=8,
-    checkpoint_every=6,
-    val_fraction=0.2,
-    eval_val=True,
+CONFIG = small(
+    clients_per_round=2, num_rounds=40, eval_every=4, final_evals=8, checkpoint_every=6, val_fraction=0.2, eval_val=True
 )
 
 
@@ -69,7 +61,7 @@ def test_a_state_may_be_zero():
 def test_validation_decides_only_where_clients_hold_out_examples(tmp_path):
     config = dataclasses.replace(CONFIG, val_fraction=0.0, eval_val=False, early_stopping="patience:rounds=5")
     with pytest.raises(UserError, match="val_accuracy needs examples that clients hold out; set --val_fraction=0.1"):
-        fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "run")), quiet=True)
+        run_in(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -83,7 +75,7 @@ def test_a_metric_that_the_run_does_not_have_is_refused_at_the_first_evaluation(
 @pytest.mark.slow
 def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkeypatch, capsys):
     config = dataclasses.replace(CONFIG, early_stopping="patience:rounds=8,min_delta=0.15")
-    whole = fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "whole")))
+    whole = fedwin.run(placed(config, tmp_path / "whole"))
     at = whole["seeds"][0]["stopped_at"]
     curve = [(line["round"], line["model"]["val_accuracy"]) for line in lines(tmp_path / "whole")]
     assert at == stops(config.early_stopping, curve) == curve[-1][0] < CONFIG.num_rounds
@@ -99,11 +91,11 @@ def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkey
             raise Killed  # after the evaluation, before the checkpoint of the stop
         return False
 
-    again = dataclasses.replace(config, out_dir=str(tmp_path / "killed"))
+    again = placed(config, tmp_path / "killed")
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(stopping.EarlyStopping, "__call__", killed)
         fedwin.run(again, quiet=True)
     assert fedwin.run(again, quiet=True)["seeds"][0]["stopped_at"] == at
     assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
-    with pytest.raises(UserError, match="holds a run with --early_stopping=.*, not '';"):
-        fedwin.run(dataclasses.replace(again, early_stopping=""), quiet=True)
+    ended = dataclasses.replace(again, early_stopping="")
+    refused("holds a run with --early_stopping=.*, not '';", fedwin.run, ended, quiet=True)

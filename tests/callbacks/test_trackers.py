@@ -13,18 +13,9 @@ from fedwin.callbacks.trackers import Tracking, scalars, summary_values
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from tests.refusals import refused
-from tests.run_lines import lines
+from tests.small_runs import lines, placed, run_in, small
 
-CONFIG = fedwin.Config(
-    dataset="digits",
-    model="logistic",
-    num_clients=20,
-    clients_per_round=2,
-    num_rounds=6,
-    eval_every=2,
-    final_evals=2,
-    checkpoint_every=3,
-)
+CONFIG = small(clients_per_round=2, final_evals=2)
 # A module with the functions of W&B that records its calls, and fails where FAIL says.
 FAKE = """
 import threading
@@ -130,13 +121,13 @@ def test_a_run_with_a_failing_tracker_keeps_every_bit(tmp_path, wandb):
     assert directories.default_directory(dataclasses.replace(CONFIG, track=["wandb"])) == (
         directories.default_directory(CONFIG)
     )
-    config = dataclasses.replace(CONFIG, track=["wandb"], out_dir=str(tmp_path / "tracked"))
+    config = placed(CONFIG, tmp_path / "tracked", track=["wandb"])
     plain = fedwin.run(config, quiet=True)
     assert [step for _, _, step, _ in named(wandb, "log")] == [0, 2, 4, 5, 6]
     assert named(wandb, "finish")[0][2]["summary/final_round"] == 6
     wandb.FAIL.add("log")
     with pytest.warns(UserWarning, match="track=wandb"):
-        failing = fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "failing")), quiet=True)
+        failing = run_in(config, tmp_path / "failing")
     assert lines(tmp_path / "tracked") == lines(tmp_path / "failing")
     assert failing["over_seeds"] == plain["over_seeds"] and failing["fingerprint"] == plain["fingerprint"]
 

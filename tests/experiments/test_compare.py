@@ -1,13 +1,12 @@
 """`fedwin compare`: its runs, and (slow) the papers' claims about the methods."""
 
-import dataclasses
-
 import pytest
 
 from experiments import compare
 from fedwin.algorithms import ALGORITHMS
 from fedwin.runs.config import Config
 from tests.refusals import refused
+from tests.small_runs import placed
 
 BASE = Config(**compare.SETTING)
 
@@ -32,7 +31,7 @@ def test_a_method_brings_flags_of_its_own():
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """method -> read-out -> accuracy: digits, one class per client, 10 of 100 clients, mean of the last rounds."""
-    base = dataclasses.replace(BASE, out_dir=str(tmp_path_factory.mktemp("compare")), seeds=["0", "1"])
+    base = placed(BASE, tmp_path_factory.mktemp("compare"), seeds=["0", "1"])
     return {
         method: {name: values["accuracy"]["mean"] for name, values in summary["over_seeds"].items()}
         for method, summary in compare.compare(compare.every_method(), base).items()

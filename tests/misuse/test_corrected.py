@@ -11,26 +11,24 @@ import pytest
 import fedwin
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import seed_checkpoints
-from fedwin.runs.config import Config
 from fedwin.runs.train import Driver
 from tests.misuse import calls
 from tests.refusals import refused
+from tests.small_runs import placed, run_in, small
 
-BASE = Config(
-    dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1, final_evals=1
-)
+BASE = small(clients_per_round=2, num_rounds=2, eval_every=1)
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory):
     """A finished run, from which others fork."""
     directory = tmp_path_factory.mktemp("before") / "run"
-    fedwin.run(dataclasses.replace(BASE, out_dir=str(directory), num_rounds=1), quiet=True)
+    run_in(BASE, directory, num_rounds=1)
     return directory
 
 
 def test_the_corrected_command_runs(before, tmp_path):
-    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), fork_from=f"{before}@7")
+    config = placed(BASE, tmp_path / "run", fork_from=f"{before}@7")
     refused("@7", fedwin.run, config, quiet=True)
     assert not (tmp_path / "run").exists()
     assert fedwin.run(dataclasses.replace(config, fork_from=f"{before}@1"), quiet=True)["num_rounds"] == 2
@@ -47,7 +45,7 @@ def test_what_is_refused_before_the_first_round_goes_and_what_was_saved_stays(tm
         load(driver, first, *args)
 
     monkeypatch.setattr(Driver, "load", unreadable)
-    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), num_rounds=3, eval_every=3, checkpoint_every=2)
+    config = placed(BASE, tmp_path / "run", num_rounds=3, eval_every=3, checkpoint_every=2)
     refused("not a decodable image", fedwin.run, config, quiet=True)
     assert seed_checkpoints(tmp_path / "run", 0).rounds() == ([0, 2] if completed else [])
     assert (tmp_path / "run").exists() == bool(completed)
@@ -56,7 +54,7 @@ def test_what_is_refused_before_the_first_round_goes_and_what_was_saved_stays(tm
 def test_a_folder_that_is_none_is_found_before_the_first_round(before, tmp_path):
     name = "checkpoints/seed_0"
     folder = shutil.copytree(before, tmp_path / "run") / name
-    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), num_rounds=1)
+    config = placed(BASE, tmp_path / "run", num_rounds=1)
     folder.rename(tmp_path / "kept")
     folder.write_text("")
     refused(f"run/{name} can't be written .Not a directory.; make it writable", fedwin.run, config, quiet=True)
@@ -74,5 +72,5 @@ def test_checkpoints_that_may_not_be_written_are_found_before_the_first_round(be
 
     monkeypatch.setattr(tempfile, "TemporaryFile", denied)
     with pytest.raises(UserError, match="run/checkpoints can't be written .Permission denied.; make it writable"):
-        fedwin.run(dataclasses.replace(BASE, out_dir=str(directory), num_rounds=1), quiet=True)
+        run_in(BASE, directory, num_rounds=1)
     assert calls.tree_of(directory) == files

@@ -1,16 +1,13 @@
 """A finished run of two seeds that several modules read, copy and alter."""
 
-import dataclasses
 import shutil
 
 import pytest
 
-import fedwin
+from tests.small_runs import run_in, small
 
-RUN = fedwin.Config(
-    dataset="digits",
+RUN = small(
     partition="shards:per_client=2",
-    num_clients=20,
     model="digits_mlp:hidden=8",
     algorithm="scaffold",
     wrap=["ima:window=2,start=8"],
@@ -21,9 +18,6 @@ RUN = fedwin.Config(
     eval_every=4,
     final_evals=2,
     checkpoint_every=4,
-    keep_checkpoints=9,
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
     seeds=[0, 1],
 )
 
@@ -32,7 +26,7 @@ RUN = fedwin.Config(
 def finished(tmp_path_factory):
     """(directory, summary) of the run; not to be changed."""
     directory = tmp_path_factory.mktemp("finished") / "run"
-    return directory, fedwin.run(dataclasses.replace(RUN, out_dir=str(directory)), quiet=True)
+    return directory, run_in(RUN, directory)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.runs.checkpoint import Checkpoints
-from tests.run_lines import lines
+from tests.small_runs import lines
 
 ROOT = pathlib.Path(__file__).parents[2]
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")

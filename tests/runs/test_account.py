@@ -9,27 +9,17 @@ import pytest
 import fedwin
 from fedwin.errors import UserError
 from fedwin.runs import start
-from fedwin.runs.config import Config
 from fedwin.runs.directory import read_config
 from fedwin.runs.run import prepare_and_check
-from tests.run_lines import lines
+from tests.small_runs import lines, run_in, small
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is not installed"
 )
 
 DP = "dp:clip=1,noise=1,delta=1e-3"
-SMALL = Config(
-    dataset="digits",
-    num_clients=20,
-    model="logistic",
-    sampling="poisson:rate=0.25",
-    weighting="uniform",
-    wrap=[DP],
-    num_rounds=2,
-    eval_every=1,
-    checkpoint_every=1,
-    strategy="chunked:k=1",
+SMALL = small(
+    sampling="poisson:rate=0.25", weighting="uniform", wrap=[DP], num_rounds=2, eval_every=1, checkpoint_every=1
 )
 
 
@@ -37,8 +27,8 @@ SMALL = Config(
 def parents(tmp_path_factory):
     """The directory of a private run, one that is not private, and a file of a model."""
     folder = tmp_path_factory.mktemp("parents")
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(folder / "private")), quiet=True)
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(folder / "public"), wrap=[]), quiet=True)
+    run_in(SMALL, folder / "private")
+    run_in(SMALL, folder / "public", wrap=[])
     fedwin.export(folder / "public", folder / "model.npz")
     return folder
 

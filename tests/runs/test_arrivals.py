@@ -16,15 +16,14 @@ from fedwin.core import Cohort
 from fedwin.engine.strategy import Strategy
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.choices import check_deadline
-from fedwin.runs.config import Config
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, run_in, small
 
 K, SIZE, CONCURRENCY, STEPS, LR = 20, 3, 8, 5, 0.1
 RANDOM = np.random.default_rng(0)
@@ -133,25 +132,18 @@ def test_staleness_in_a_queue_with_exponential_times_is_geometric():
     assert seconds == pytest.approx(count * 2.0 / m, rel=0.05)
 
 
-SMALL = Config(
-    dataset="digits",
-    num_clients=20,
+SMALL = small(
     partition="dirichlet:alpha=0.3",
     val_fraction=0.2,
-    model="logistic",
     num_rounds=8,
-    eval_every=2,
-    final_evals=1,
     checkpoint_every=4,
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
     clock="exponential:mean=1.0",
     asynchronous="buffer:size=3,concurrency=8",
 )
 
 
 def trained(directory, seed=0, **changes):
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
+    run_in(SMALL, directory, **changes)
     return fedwin.load(directory, seed=seed).run
 
 

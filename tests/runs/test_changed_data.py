@@ -14,18 +14,16 @@ from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, run_in, small
 
-PLAIN = Config(
-    dataset="digits",
+PLAIN = small(
     partition="dirichlet:alpha=10",
     num_clients=8,
     partition_seed=3,
     val_fraction=0.2,
     model="digits_mlp:hidden=64",
     client_lr=0.2,
-    num_rounds=6,
     clients_per_round=4,
     local_steps=12,
     eval_every=1,
@@ -33,11 +31,7 @@ PLAIN = Config(
     eval_val=True,
     eval_clients="all",
     eval_clients_every=3,
-    checkpoint_every=2,
-    keep_checkpoints=9,
-    rounds_per_dispatch=3,
     seeds=[0, 1],
-    strategy="chunked:k=1",
 )
 CHANGED = dict(client_shift="noise:std=0.3,levels=rising", drift="swap:round=3,classes=9", imbalance=4.0)
 SMALL = dataclasses.replace(PLAIN, **CHANGED)
@@ -46,7 +40,7 @@ SMALL = dataclasses.replace(PLAIN, **CHANGED)
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("changed") / "run"
-    return directory, fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory)), quiet=True)
+    return directory, run_in(SMALL, directory)
 
 
 def close(found, expected):
@@ -72,13 +66,13 @@ def place(line):
 )
 def test_every_way_to_execute_gives_the_same_numbers(whole, tmp_path, changes):
     directory = tmp_path / "run"
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
+    run_in(SMALL, directory, **changes)
     close(lines(directory), lines(whole[0]))
 
 
 def test_a_resumed_run_ends_with_the_same_bits(whole, tmp_path):
     copy = interrupted(shutil.copytree(whole[0], tmp_path / "run"), 2)
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(copy)), quiet=True)
+    run_in(SMALL, copy)
     assert_same_outcome(copy, whole[0])
 
 

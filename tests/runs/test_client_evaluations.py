@@ -27,6 +27,7 @@ from fedwin.testing import federations
 from tests.refusals import refused
 from tests.runs import test_processes
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import placed, run_in, small
 
 # Sizes of the clients' training and test parts; the last two test clients never train, and client 1 has no test part.
 TRAIN, TEST = (9, 4, 14, 6, 5, 11), (3, 0, 9, 2, 5, 4, 7, 11)
@@ -77,7 +78,7 @@ NATURAL = Config(
 
 
 def train(directory, **changes):
-    config = dataclasses.replace(NATURAL, out_dir=str(directory), **changes)
+    config = placed(NATURAL, directory, **changes)
     return fedwin.run(config, quiet=True, dataset=natural_data(), model=linear())
 
 
@@ -201,20 +202,16 @@ def test_figures_are_numpys():
     assert (diverged["p50"], diverged["p75"]) == (2, np.inf)
 
 
-DIGITS = Config(
-    dataset="digits",
+DIGITS = small(
     partition="yurochkin:alpha=0.5",
     num_clients=12,
     model="digits_mlp:hidden=8",
-    num_rounds=6,
     clients_per_round=4,
     batch_size=16,
     observe=["wima:window=2"],
     val_fraction=0.25,
     eval_val=True,
     eval_every=4,
-    final_evals=1,
-    strategy="chunked:k=1",
     eval_clients="all",
     eval_clients_every=3,
 )
@@ -239,7 +236,7 @@ def test_what_can_not_be_evaluated_is_refused(changes, words, tmp_path):
     for name, function in adapt.items():
         PERSONALIZERS.register(name, lambda setting, solve, name=name, f=function: Personalizer(name, f))
     try:
-        refused(words, fedwin.check, dataclasses.replace(DIGITS, out_dir=str(tmp_path / "run"), **changes))
+        refused(words, fedwin.check, placed(DIGITS, tmp_path / "run", **changes))
     finally:
         for name in adapt:
             PERSONALIZERS.pop(name)
@@ -328,7 +325,7 @@ def digits(tmp_path_factory):
         "offloaded": {"window": "host", "rounds_per_dispatch": 2, "personalize": ["finetune"]},
     }
     for name, changed in changes.items():
-        fedwin.run(dataclasses.replace(DIGITS, out_dir=str(root / name), **changed), quiet=True)
+        run_in(DIGITS, root / name, **changed)
     return {name: root / name for name in changes}
 
 

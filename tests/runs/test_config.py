@@ -17,6 +17,7 @@ from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
+from tests.small_runs import placed
 
 BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="shards:per_client=2")
 
@@ -65,7 +66,7 @@ def test_a_value_outside_of_a_field_is_one_line(field):
 )
 def test_a_bad_choice_is_one_line_before_anything_starts(changes, words, monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "Dispatch", None)
-    refused(words, fedwin.run, dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), **changes), quiet=True)
+    refused(words, fedwin.run, placed(BASE, tmp_path / "run", **changes), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -76,7 +77,7 @@ def test_an_unknown_field_names_the_nearest():
 def test_an_unwritable_directory(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    refused("can't be written", fedwin.run, dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
+    refused("can't be written", fedwin.run, placed(BASE, blocked / "run"), quiet=True)
 
 
 def test_a_client_without_examples_and_labels_outside_the_classes():
@@ -104,7 +105,7 @@ def test_a_method_that_draws_from_the_setting_is_refused(tmp_path):
     """All seeds share one program: they would get the noise of the first one."""
     ALGORITHMS.register("noisy", lambda setting, solve: jax.random.normal(setting.key))
     try:
-        config = dataclasses.replace(BASE, algorithm="noisy", out_dir=str(tmp_path / "run"))
+        config = placed(BASE, tmp_path / "run", algorithm="noisy")
         refused(r"setting\.key.*init\(params, key\)", fedwin.run, config, quiet=True)
     finally:
         ALGORITHMS.pop("noisy")

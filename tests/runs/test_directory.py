@@ -1,6 +1,5 @@
 """The directory of a run: config.json, metrics.jsonl, summary.json, and the checksums that every reader compares."""
 
-import dataclasses
 import json
 import pathlib
 import re
@@ -15,15 +14,11 @@ from fedwin.runs import directory as directories
 from fedwin.runs.directory import hash_of, set_fields
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.conftest import RUN
+from tests.small_runs import lines, placed, run_in
 
 RUN_FOLDER = pathlib.Path(__file__).parent
 NAMES = ("config.json", "metrics.jsonl", "summary.json")
-
-
-def config(directory, **changes):
-    return dataclasses.replace(RUN, out_dir=str(directory), **changes)
 
 
 def edit(path):
@@ -36,7 +31,7 @@ def edit(path):
 def test_an_intact_directory_gives_what_run_returned(finished):
     directory, summary = finished
     assert directories.verified_summary(directory) == summary
-    assert directories.finished_summary(config(directory)) == summary
+    assert directories.finished_summary(placed(RUN, directory)) == summary
     assert [(seed, entry["seed"]) for seed, entry in summary["seeds"].items()] == [(0, 0), (1, 1)]
     assert directories.summary_from_json(json.loads(json.dumps(json_value(summary)))) == summary  # as processes send it
     found = [line.split("  ")[1] for line in (directory / "SHA256SUMS").read_text().splitlines()]
@@ -68,10 +63,10 @@ def test_an_altered_file_is_refused_in_one_line_by_every_reader(copied, name):
         "metrics.jsonl": [lambda: read_lines(copied / "metrics.jsonl"), lambda: fedwin.export(copied, "a.npz")],
         "summary.json": [
             lambda: directories.verified_summary(copied),
-            lambda: directories.finished_summary(config(copied)),
+            lambda: directories.finished_summary(placed(RUN, copied)),
         ],
     }
-    for reads in (*readers[name], lambda: name == "summary.json" or fedwin.run(config(copied), quiet=True)):
+    for reads in (*readers[name], lambda: name == "summary.json" or run_in(RUN, copied)):
         try:
             assert reads() is True
         except UserError as error:
@@ -88,7 +83,7 @@ def test_files_of_an_unfinished_run(copied):
     log.truncate_after(1, 11)
     assert not (copied / "summary.json").exists() and not (copied / "SHA256SUMS").exists()
     refused("not finished; the same command resumes it", directories.verified_summary, copied)
-    assert directories.finished_summary(config(copied)) is None
+    assert directories.finished_summary(placed(RUN, copied)) is None
     edit(copied / "metrics.jsonl")
     read_lines(copied / "metrics.jsonl")
     (copied / "summary.json").write_text("{}")
@@ -102,8 +97,8 @@ def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied
     contents = json.loads((copied / "config.json").read_text())
     del contents["config"]["shuffle"]  # as if the field were newer than the directory
     write_json(copied / "config.json", contents)
-    assert directories.load_config(config(copied), copied).identity.config["shuffle"] is True
-    refused("--shuffle=True, not False", directories.load_config, config(copied, shuffle=False), copied)
+    assert directories.load_config(placed(RUN, copied), copied).identity.config["shuffle"] is True
+    refused("--shuffle=True, not False", directories.load_config, placed(RUN, copied, shuffle=False), copied)
     for change, words in ({"format": 2}, "has format 2, not 1"), ({"versions": 3}, "is not a run's configuration"):
         write_json(copied / "config.json", contents | change)
         refused(words, directories.read_config, copied)

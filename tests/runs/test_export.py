@@ -1,5 +1,6 @@
 """export and --init_from=FILE: a model leaves a run as a file, and a run starts from a file."""
 
+import dataclasses
 import json
 
 import jax
@@ -14,10 +15,9 @@ from fedwin.runs.prepare import prepare
 from fedwin.runs.start import init_source
 from tests.refusals import refused
 from tests.runs import test_start
+from tests.small_runs import run_in
 
-
-def config(directory, **changes):
-    return test_start.config(directory, **{"model": "digits_mlp:hidden=8"} | changes)
+SMALL = dataclasses.replace(test_start.SMALL, model="digits_mlp:hidden=8")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_existing_files_and_what_a_run_does_not_have_are_refused(finished, file,
 
 def initial_parameters(text):
     """Returns name -> value of the parameters that a run with this --init_from begins with, and what it says."""
-    prepared = prepare(config("", init_from=str(text)))
+    prepared = prepare(dataclasses.replace(SMALL, init_from=str(text)))
     return leaves_of({"params": prepared.start(0, 1).params}), str(prepared.initial[0])
 
 
@@ -94,7 +94,7 @@ def test_a_part_of_a_file(part, file, tmp_path):
 
 def test_a_state_dict_starts_a_run_and_is_told(tmp_path):
     rng = np.random.default_rng(0)
-    fresh = prepare(config("")).model.init(jax.random.key(0)).params
+    fresh = prepare(SMALL).model.init(jax.random.key(0)).params
     state = {f"{name}.weight": rng.normal(size=layer["kernel"].shape[::-1]) for name, layer in fresh.items()}
     state |= {f"{name}.bias": rng.normal(size=layer["bias"].shape) for name, layer in fresh.items()}
     np.savez(tmp_path / "model.npz", **{name: value.astype(np.float32) for name, value in state.items()})
@@ -118,12 +118,13 @@ def test_a_malformed_text_is_one_line(text, words):
 
 def test_a_missing_file_is_one_line_and_nothing_is_written(tmp_path):
     with pytest.raises(UserError, match="gone.npz can't be read .No such file"):
-        fedwin.run(config(tmp_path / "run", init_from=str(tmp_path / "gone.npz")), quiet=True)
+        run_in(SMALL, tmp_path / "run", init_from=str(tmp_path / "gone.npz"))
     assert not (tmp_path / "run").exists()
 
 
 def test_another_network_is_refused(file, tmp_path):
-    refused(r"is \[8, 10\] in .*\[7, 10\] here", prepare, config("", init_from=str(file), model="digits_mlp:hidden=7"))
+    other = dataclasses.replace(SMALL, init_from=str(file), model="digits_mlp:hidden=7")
+    refused(r"is \[8, 10\] in .*\[7, 10\] here", prepare, other)
     with np.load(file) as archive:
         np.savez(tmp_path / "less.npz", **{name: archive[name] for name in archive.files if "kernel" in name})
     refused("less.npz has no 'params.classifier.bias'", initial_parameters, tmp_path / "less.npz")

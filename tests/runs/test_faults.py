@@ -1,6 +1,5 @@
 """Faults around a run (disk, files, processes): no data loss, and failures in one line."""
 
-import dataclasses
 import os
 import pathlib
 import shutil
@@ -17,40 +16,28 @@ from fedwin.errors import StorageError
 from fedwin.files import locked
 from fedwin.runs import run as runner
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.disturbance import Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
+from tests.small_runs import run_in, small
 
 ROOT = pathlib.Path(__file__).parents[2]
-SMALL = Config(
-    dataset="digits",
-    num_clients=20,
+SMALL = small(
     partition="dirichlet:alpha=0",
-    model="logistic",
     algorithm="scaffold",
     clients_per_round=3,
-    batch_size=16,
     num_rounds=12,
-    eval_every=2,
     final_evals=3,
     checkpoint_every=4,
-    keep_checkpoints=10,
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
 )
-
-
-def run(directory, **changes):
-    return runner.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("whole") / "run"
-    run(directory)
+    run_in(SMALL, directory)
     return directory
 
 
@@ -74,7 +61,7 @@ def test_a_second_process_is_refused_before_it_reads_data(copied, monkeypatch):
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     with locked(copied):
         monkeypatch.setattr(runner, "prepare", read)
-        refused([f"process {os.getpid()} on {socket.gethostname()}", "--out_dir"], run, copied)
+        refused([f"process {os.getpid()} on {socket.gethostname()}", "--out_dir"], run_in, SMALL, copied)
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
@@ -88,7 +75,7 @@ def test_a_dead_process_holds_nothing(copied, whole):
     code = f"import time\nfrom fedwin.files import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
     holder = subprocess.Popen([sys.executable, "-c", f"{code} time.sleep(99)"], cwd=ROOT, stdout=subprocess.PIPE)
     holder.stdout.read(1)
-    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run, copied)
+    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run_in, SMALL, copied)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with locked(copied):
@@ -112,12 +99,12 @@ def test_a_failed_write_is_one_line_and_the_run_resumes_later(whole, tmp_path, m
     directory = tmp_path / "run"
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(StorageError) as caught:
-        run(directory)
+        run_in(SMALL, directory)
     said = one_line(caught)
     assert said.startswith(str(directory)) and "can't be written (No space left on device)" in said
     assert not open_files(directory)
     monkeypatch.setattr(os, "fsync", fsync)
-    run(directory)
+    run_in(SMALL, directory)
     same(directory, whole)
 
 
@@ -134,12 +121,12 @@ def test_a_full_disk_under_a_checkpoint_is_one_line(whole, tmp_path, capfd):
         disk.mount("remount,size=120k")
         directory = disk.place / "run"
         with pytest.raises(StorageError) as caught:
-            run(directory, keep_checkpoints=1)
+            run_in(SMALL, directory, keep_checkpoints=1)
         assert "checkpoints/seed_0 can't be written (No space left on device)" in one_line(caught)
         assert capfd.readouterr() == ("", "")
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
         disk.mount("remount,size=8m")
-        run(directory, keep_checkpoints=1)
+        run_in(SMALL, directory, keep_checkpoints=1)
         same(directory, whole)
 
 
@@ -149,7 +136,7 @@ def test_an_interrupted_call_from_python_leaves_nothing_open(tmp_path, monkeypat
 
     monkeypatch.setattr(Journal, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run")
+        run_in(SMALL, tmp_path / "run")
     assert not open_files(tmp_path)
     with locked(tmp_path / "run"):
         pass
@@ -177,7 +164,7 @@ def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is
     store.close()
     victim = max((store.path / "8" / "run").rglob("*"), key=lambda path: path.stat().st_size * path.is_file())
     victim.write_bytes(victim.read_bytes()[:50])
-    run(unfinished)
+    run_in(SMALL, unfinished)
     said = capfd.readouterr().err.splitlines()
     assert len(said) == 3, said
     assert "metrics.jsonl lacks 1 of seed 0's evaluations up to round 12" in said[0]
@@ -187,7 +174,7 @@ def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is
 
 def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
     metrics(unfinished).unlink()
-    refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run, unfinished)
+    refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run_in, SMALL, unfinished)
     assert capfd.readouterr() == ("", "")
 
 

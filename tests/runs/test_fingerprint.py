@@ -15,14 +15,10 @@ from fedwin import jax_config
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import machine, run
-from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.conftest import RUN
-
-SMALL = Config(
-    dataset="digits", model="digits_mlp:hidden=8", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1
-)
+from tests.small_runs import SMALL, placed
 
 # What changes -> (how, the name in the environment of the fingerprint).
 CHANGES = {
@@ -115,7 +111,7 @@ def test_random_numbers_do_not_depend_on_the_users_options(option, value, prepar
 
 
 def test_a_resumed_run_names_the_changes_and_resumes(finished, copied, monkeypatch, capsys):
-    config, version = dataclasses.replace(RUN, out_dir=str(copied)), jaxlib.__version__
+    config, version = placed(RUN, copied), jaxlib.__version__
     monkeypatch.setattr(jaxlib, "__version__", "0.0.1")
     again = fedwin.run(config)
     printed = capsys.readouterr().out

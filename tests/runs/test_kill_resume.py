@@ -5,24 +5,10 @@ import subprocess
 import pytest
 
 import fedwin
+from tests.runs import test_processes
 from tests.runs.disturbance import assert_same_outcome, flags_of, killed_at, started
 
-SETTING = dict(
-    dataset="digits",
-    partition="dirichlet:alpha=0",
-    num_clients=20,
-    model="digits_mlp",
-    algorithm="scaffold",
-    num_rounds=240,
-    clients_per_round=3,
-    batch_size=16,
-    observe=["wima:window=20"],
-    eval_every=10,
-    final_evals=20,
-    checkpoint_every=40,
-    rounds_per_dispatch=20,
-    seeds=[0, 1],
-)
+SETTING = test_processes.SETTING | {"num_rounds": 240, "checkpoint_every": 40, "seeds": [0, 1]}
 
 
 @pytest.fixture(scope="module")

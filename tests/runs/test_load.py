@@ -11,21 +11,14 @@ import pytest
 
 from fedwin import data, sampling, tree
 from fedwin.core import Variables
-from fedwin.runs.config import Config
 from fedwin.runs.load import client_models, load, prepared_run
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
 from tests.refusals import refused
+from tests.small_runs import placed, small
 
-SMALL = Config(
-    num_clients=12,
-    model="digits_mlp:hidden=8",
-    num_rounds=2,
-    clients_per_round=3,
-    batch_size=16,
-    eval_every=1,
-    checkpoint_every=1,
-    strategy="chunked:k=1",
+SMALL = small(
+    num_clients=12, model="digits_mlp:hidden=8", num_rounds=2, clients_per_round=3, batch_size=16, checkpoint_every=1
 )
 
 
@@ -33,7 +26,7 @@ SMALL = Config(
 def own_data(tmp_path_factory):
     """A finished run of Ditto, whose server model is FedAvg's, on data that an object holds."""
     directory = tmp_path_factory.mktemp("own") / "run"
-    run(dataclasses.replace(SMALL, algorithm="ditto", out_dir=str(directory)), quiet=True, dataset=arrays(0))
+    run(placed(SMALL, directory, algorithm="ditto"), quiet=True, dataset=arrays(0))
     return directory
 
 
@@ -66,7 +59,7 @@ def tree_leaves(variables: Variables):
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["mime:beta=0.5", "fedfa"])
 def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algorithm):
-    run(dataclasses.replace(SMALL, dataset="digits", algorithm=algorithm, out_dir=str(tmp_path / "run")), quiet=True)
+    run(placed(SMALL, tmp_path / "run", algorithm=algorithm), quiet=True)
     first, second = client_models(tmp_path / "run", [2, 5])
     start = load(tmp_path / "run").variables
     assert not np.array_equal(tree_leaves(first)[0], tree_leaves(second)[0])
@@ -75,8 +68,7 @@ def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algori
 
 def test_clients_at_rate_0_return_the_model_that_they_receive(tmp_path):
     """Not the server's: a look-ahead from a mix with an average."""
-    config = dataclasses.replace(SMALL, dataset="digits", algorithm="fedacg", wrap=["feedback"], out_dir=str(tmp_path))
-    run(config, quiet=True)
+    run(placed(SMALL, tmp_path, algorithm="fedacg", wrap=["feedback"]), quiet=True)
     trained = load(tmp_path)
     still = dataclasses.replace(trained.prepared, solver=dataclasses.replace(trained.prepared.solver, lr=0.0))
     (returned,) = client_models(dataclasses.replace(trained, prepared=still), [2])

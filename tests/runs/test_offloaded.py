@@ -1,6 +1,5 @@
 """Complete runs with client rows and windows in main memory or in files: the bits of the device, also when moved."""
 
-import dataclasses
 import shutil
 
 import jax
@@ -17,39 +16,33 @@ from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import checkpoint
 from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import flags_of, interrupted, killed_at, started
 from tests.runs.test_start import leaves
+from tests.small_runs import lines, run_in, small
 
 PLACES = ("device", "host", "file")
 # Rows of clients; windows longer and shorter than a dispatch (one goes round its ring in it more than once), averages
 # that are broadcast among them.
-SMALL = Config(
-    dataset="digits",
+SMALL = small(
     partition="shards:per_client=2",
     num_clients=40,
-    model="logistic",
     algorithm="fedhbm",
     wrap=["ima:window=3,start=2,feedback=0.5"],
     observe=["wima:window=2", "wima:window=9", "wima:window=11,weights=cosine"],
     num_rounds=15,
     clients_per_round=4,
     batch_size=16,
-    client_lr=0.1,
     eval_every=3,
     final_evals=2,
     checkpoint_every=5,
     keep_checkpoints=2,
     keep_rounds=[5, 10],
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
 )
 RINGS = ("observers.wima.ring", "state.own.window.ring")
 
 
 def run(directory, place, **changes):
-    config = dataclasses.replace(SMALL, out_dir=str(directory), **{"table": place, "window": place} | changes)
-    fedwin.run(config, quiet=True)
+    run_in(SMALL, directory, **{"table": place, "window": place} | changes)
     return directory
 
 

@@ -17,8 +17,8 @@ from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs.checkpoint import Checkpoints
-from tests.run_lines import lines
 from tests.runs.disturbance import flags_of
+from tests.small_runs import lines
 
 ROOT = pathlib.Path(__file__).parents[2]
 SETTING = dict(

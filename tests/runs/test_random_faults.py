@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, hears, started
+from tests.small_runs import lines
 
 ROUNDS = 120
 # Kind of disturbance -> exit status, unless the run ends before.

@@ -15,19 +15,15 @@ from fedwin import data, models
 from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, placed, run_in
 
 SMALL = dataclasses.replace(
     RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3
 )
 # What compiles fastest, for tests of what has nothing to do with the method or the read-outs.
 PLAIN = dict(algorithm="fedavg", observe=[])
-
-
-def config(directory, **changes):
-    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
 
 
 def final(directory):
@@ -37,7 +33,7 @@ def final(directory):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
-    return directory, fedwin.run(config(directory, keep_checkpoints=10), quiet=True)
+    return directory, run_in(SMALL, directory, keep_checkpoints=10)
 
 
 def test_a_run_leaves_what_it_should(finished):
@@ -74,32 +70,32 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
     (copy / ".config.json.1234").write_text("{")
-    fedwin.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
+    run_in(SMALL, copy, checkpoint_every=7)  # cadence may change
     assert_same_outcome(copy, directory)
 
 
 def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):
     directory, _ = finished
-    fedwin.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
+    run_in(SMALL, tmp_path / "seeds", seeds=["1", "0"])
     mine = lines(tmp_path / "seeds")
     assert [x for x in mine if x["seed"] == 0] == lines(directory)  # the same seed, and several seeds = solo runs
     assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
 
 
 def test_methods_with_one_seed_are_paired(tmp_path):
-    one = prepare.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
-    two = prepare.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    one = prepare.prepare(placed(SMALL, tmp_path, algorithm="fedavg", seeds=["0", "1"]))
+    two = prepare.prepare(placed(SMALL, tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
     order = lambda prepared, seed: prepared.federations[seed].partition.order
     np.testing.assert_array_equal(order(one, 0), order(two, 0))
     assert not np.array_equal(order(one, 0), order(one, 1))
-    fixed = prepare.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
+    fixed = prepare.prepare(placed(SMALL, tmp_path, partition_seed=7, seeds=["0", "1"]))
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
 @pytest.mark.slow
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path, capfd):
     directory, _ = finished
-    fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0, eval_examples=50), quiet=True)
+    run_in(SMALL, tmp_path / "bare", observe=[], eval_every=12, final_evals=0, eval_examples=50)
     assert capfd.readouterr() == ("", "")
     for name, value in final(tmp_path / "bare").items():
         np.testing.assert_array_equal(value, final(directory)[name])
@@ -109,19 +105,19 @@ def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path,
 
 def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
-    refused(r"--client_lr=0.1, not 0.2", fedwin.run, config(directory, client_lr=0.2), quiet=True)
+    refused(r"--client_lr=0.1, not 0.2", fedwin.run, placed(SMALL, directory, client_lr=0.2), quiet=True)
 
 
 @pytest.mark.parametrize("rate", [0.1, 100.0])
 def test_a_loss_that_rose_is_noted(rate, tmp_path, capsys):
-    fedwin.run(config(tmp_path / "run", client_lr=rate, **PLAIN))
+    fedwin.run(placed(SMALL, tmp_path / "run", client_lr=rate, **PLAIN))
     noted = "a smaller --client_lr may help" in (said := capsys.readouterr().out)
     assert noted == (rate > 1), said
 
 
 @pytest.mark.parametrize("stop", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_divergence_is_a_result(tmp_path, stop):
-    mine = config(tmp_path / "nan", client_lr=1e30, stop_on_divergence=stop, **PLAIN)
+    mine = placed(SMALL, tmp_path / "nan", client_lr=1e30, stop_on_divergence=stop, **PLAIN)
     summary = fedwin.run(mine, quiet=True)
     seed = summary["seeds"][0]
     assert seed["diverged_at"] is not None
@@ -133,26 +129,26 @@ def test_divergence_is_a_result(tmp_path, stop):
 
 def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     directory, _ = finished
-    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
     bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
     assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
     assert bare[1:] == [{k: v for k, v in x.items() if k != "train_loss"} for x in lines(directory) if x["round"] > 10]
     shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
-    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
     assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
     for round, changes, words in (
         (3, {}, "no checkpoint of round 3"),
         (5, PLAIN, "does not match"),
         (10, dict(num_rounds=10), "leaves nothing to train"),
     ):
-        refused(words, fedwin.run, config(tmp_path / "none", fork_from=f"{directory}@{round}", **changes), quiet=True)
+        refused(words, run_in, SMALL, tmp_path / "none", fork_from=f"{directory}@{round}", **changes)
 
 
 @pytest.mark.slow
 def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
     """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
     directory, _ = finished
-    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
+    fedwin.run(placed(SMALL, tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
     assert "the observers start at round 10" in capsys.readouterr().out
     mine = lines(tmp_path / "fork")
     # One model was pushed by round 11: the window of two holds just that.
@@ -163,8 +159,8 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
 def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path):
     """The fork is made so many rounds before the start that the window is full by then."""
     (directory, _), wrap = finished, "ima:window=2,start=8"
-    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@5", wrap=[wrap]), quiet=True)
-    fedwin.run(config(tmp_path / "whole", wrap=[wrap]), quiet=True)
+    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@5", wrap=[wrap])
+    run_in(SMALL, tmp_path / "whole", wrap=[wrap])
     own, whole, other = (
         {line["round"]: line["model"] for line in lines(run) if line["round"] > 5}
         for run in (tmp_path / "fork", tmp_path / "whole", directory)
@@ -178,7 +174,7 @@ def test_objects_take_the_place_of_names(tmp_path):
     dataset = data.from_arrays(x, y, x, y, name="mine")
     scaled = lambda by: jax.jit(lambda x: x * np.full(4, by, np.float32))
     model = lambda act: models.from_flax(nn.Sequential([nn.Dense(4), act, nn.Dense(3)]), (5,), name="line")
-    mine = config(tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
+    mine = placed(SMALL, tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
     prints = [fedwin.run(mine, quiet=True, dataset=dataset, model=model(scaled(2)))["fingerprint"] for _ in range(2)]
     known = json.loads((tmp_path / "mine" / "config.json").read_text())
     assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
@@ -189,7 +185,7 @@ def test_objects_take_the_place_of_names(tmp_path):
 
 @pytest.mark.slow
 def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
-    fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN), quiet=True)
+    run_in(SMALL, tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN)
     kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
     assert 6 * 6 in {shape[0] for shape in kernels}
 
@@ -197,12 +193,12 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
 @pytest.mark.slow
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
     plain = dict(strategy="auto", num_rounds=2, **PLAIN)
-    fedwin.run(config(tmp_path / "auto", **plain))
+    fedwin.run(placed(SMALL, tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert said.count("ms per round") == 2 * len(jax.devices()) and "memory: examples" in said
     chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
     shutil.rmtree(tmp_path / "auto" / "checkpoints")
-    fedwin.run(config(tmp_path / "auto", **plain))
+    fedwin.run(placed(SMALL, tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert "ms per round" not in said and f"strategy {chosen}" in said
 
@@ -210,7 +206,7 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["digits_mlp", "digits_cnn"])
 def test_bfloat16_keeps_float32_parameters(tmp_path, model):
-    fedwin.run(config(tmp_path / "p", precision="bfloat16", num_rounds=3, model=model), quiet=True)
+    run_in(SMALL, tmp_path / "p", precision="bfloat16", num_rounds=3, model=model)
     assert {str(v.dtype) for k, v in final(tmp_path / "p").items() if k.startswith("params")} == {"float32"}
     assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])
 
@@ -219,7 +215,7 @@ def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
     """A float64 run is trained and loaded in a program that computes with float32."""
     names = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "default_prng_impl")
     before = [getattr(jax.config, f"jax_{name}") for name in names]
-    mine = config(tmp_path / "wide", precision="float64", model="logistic", num_rounds=1, **PLAIN)
+    mine = placed(SMALL, tmp_path / "wide", precision="float64", model="logistic", num_rounds=1, **PLAIN)
     fedwin.run(mine, quiet=True)
     trained = fedwin.load(tmp_path / "wide")
     assert {leaf.dtype for leaf in jax.tree.leaves(trained.variables.params)} == {np.dtype(np.float64)}

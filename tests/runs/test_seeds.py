@@ -12,19 +12,17 @@ from fedwin import core, multi_process, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
-from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
-from tests.run_lines import lines as numbers
+from tests.small_runs import lines as numbers
+from tests.small_runs import placed, run_in, small
 
 SEEDS = [1, 0, 2]
-SMALL = Config(
-    dataset="digits",
+SMALL = small(
     partition="dirichlet:alpha=0.5",
     num_clients=10,
-    model="digits_mlp:hidden=8",
     algorithm="fused",
     observe=["wima:window=3"],
     num_rounds=12,
@@ -32,9 +30,6 @@ SMALL = Config(
     eval_every=4,
     final_evals=2,
     checkpoint_every=4,
-    keep_checkpoints=9,
-    rounds_per_dispatch=4,
-    strategy="chunked:k=1",
     seeds=SEEDS,
     seeds_at_once=3,
 )
@@ -83,8 +78,8 @@ def assert_same_to_rounding(one, other, seeds=SEEDS):
 
 def both(tmp_path, config):
     """Runs the seeds at once and one after the other; returns both summaries."""
-    alone = fedwin.run(dataclasses.replace(config, seeds_at_once=1, out_dir=str(tmp_path / "alone")), quiet=True)
-    return fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "together")), quiet=True), alone
+    alone = run_in(config, tmp_path / "alone", seeds_at_once=1)
+    return run_in(config, tmp_path / "together"), alone
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +113,7 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), mine.variables, alone.variables)
     assert jax.tree.map(jnp.shape, mine.run) == jax.tree.map(jnp.shape, alone.run)
     refused(f"seed {ended} diverged in round 7", fedwin.load, where / "together", seed=ended)
-    forked = dataclasses.replace(SMALL, fork_from=f"{where / 'together'}@4", seeds=[one], out_dir=str(tmp_path / "f"))
+    forked = placed(SMALL, tmp_path / "f", fork_from=f"{where / 'together'}@4", seeds=[one])
     fedwin.run(forked, quiet=True)
     assert numbers(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
         numbers(where / "together", one)[-1]["model"]["loss"], rel=1e-3
@@ -138,7 +133,7 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
             raise SystemExit
         write(self, round, *args)
 
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "killed"))
+    config = placed(SMALL, tmp_path / "killed")
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Checkpoints, "save", save)
         fedwin.run(config, quiet=True, on_eval=stop)
@@ -163,13 +158,12 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, words):
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), **changes)
+    config = placed(SMALL, tmp_path / "run", **changes)
     assert "--seeds_at_once=1" in refused(words, fedwin.check, config)
 
 
 def test_another_number_and_several_processes_are_refused(runs, monkeypatch):
-    config = dataclasses.replace(SMALL, seeds_at_once=1, out_dir=str(runs[0] / "together"))
-    refused("--seeds_at_once=3, not 1", fedwin.check, config)
+    refused("--seeds_at_once=3, not 1", fedwin.check, placed(SMALL, runs[0] / "together", seeds_at_once=1))
     plan = make_plan(prepare(SMALL), Strategy(1))
     monkeypatch.setattr(multi_process, "count", lambda: 2)
     refused("one process, and there are 2", plan.check, Memory(None))
@@ -200,5 +194,5 @@ def test_other_methods_models_and_deals(tmp_path, changes):
     together, alone = both(tmp_path, config)
     assert_same_to_rounding(tmp_path / "together", tmp_path / "alone", config.seeds)
     assert together["traces"] <= max(alone["traces"], 3)
-    fedwin.run(dataclasses.replace(config, out_dir=str(tmp_path / "again")), quiet=True)
+    run_in(config, tmp_path / "again")
     assert_same_bits(tmp_path / "together", tmp_path / "again", config.seeds)

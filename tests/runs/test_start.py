@@ -13,28 +13,14 @@ from fedwin import data
 from fedwin.core import Variables
 from fedwin.observers.registry import Average
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.config import Config
 from fedwin.runs.directory import Identity
 from fedwin.runs.prepare import prepare, seed_keys
 from fedwin.runs.start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
 from tests.refusals import refused
-from tests.run_lines import lines
+from tests.small_runs import lines, placed, small
 
-SMALL = Config(
-    dataset="digits",
-    model="digits_mlp:hidden=6",
-    num_clients=10,
-    clients_per_round=2,
-    num_rounds=1,
-    eval_every=1,
-    final_evals=1,
-    keep_checkpoints=9,
-)
-
-
-def config(directory, **changes):
-    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
+SMALL = small(model="digits_mlp:hidden=6", num_clients=10, clients_per_round=2, num_rounds=1, eval_every=1)
 
 
 def leaves(directory, round, seed=0):
@@ -47,7 +33,7 @@ def other(tmp_path_factory):
     generator = np.random.default_rng(0)
     x, y = generator.random((60, 8, 8, 1)).astype(np.float32), np.arange(60) % 3
     directory = tmp_path_factory.mktemp("other") / "run"
-    state = prepare(config("", seeds=[5]), data.from_arrays(x, y, x, y, name="three")).start(5, 1)
+    state = prepare(dataclasses.replace(SMALL, seeds=[5]), data.from_arrays(x, y, x, y, name="three")).start(5, 1)
     store = Checkpoints(directory / "checkpoints" / "seed_5")
     for round in (0, 1):
         store.save(round, state._replace(params=jax.tree.map(lambda leaf, r=round: leaf + r, state.params)), {})
@@ -58,7 +44,9 @@ def other(tmp_path_factory):
 def begun(other, tmp_path_factory):
     """(directory, Config) of a finished run that began with the other's features."""
     directory = tmp_path_factory.mktemp("begun") / "run"
-    mine = config(directory, init_from=f"{other}@1:part=features", seeds=[0, 1], algorithm="fedhbm:first=pretrained")
+    mine = placed(
+        SMALL, directory, init_from=f"{other}@1:part=features", seeds=[0, 1], algorithm="fedhbm:first=pretrained"
+    )
     fedwin.run(mine, quiet=True)
     return directory, mine
 
@@ -101,14 +89,14 @@ def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_pa
 
 
 def test_every_part_of_ones_own_kind(tmp_path):
-    plain = prepare(config("", seeds=[0, 1]))
+    plain = prepare(dataclasses.replace(SMALL, seeds=[0, 1]))
     for seed in (0, 1):
         run = plain.start(seed, 1)
         moved = run._replace(params=jax.tree.map(lambda leaf: leaf + 1, run.params))
         Checkpoints(tmp_path / "checkpoints" / f"seed_{seed}").save(1, moved, {})
     for part, same in (("all", ("classifier", "rest")), ("classifier", ("classifier",)), ("features", ("rest",))):
         text = f"{tmp_path}@1" + (f":part={part}" if part != "all" else "")
-        prepared = prepare(config("", init_from=text, seeds=[0, 1]))
+        prepared = prepare(dataclasses.replace(SMALL, init_from=text, seeds=[0, 1]))
         for seed in (0, 1):
             mine, theirs = prepared.start(seed, 1).params, leaves(tmp_path, 1, seed)
             for path, leaf in jax.tree_util.tree_leaves_with_path(mine):
@@ -130,7 +118,7 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(text, changes, words, o
     two = tmp_path / "two"
     for seed in (0, 1):
         (two / "checkpoints" / f"seed_{seed}").mkdir(parents=True)
-    mine = config(tmp_path / "run", init_from=text.format(other=other, two=two), **changes)
+    mine = placed(SMALL, tmp_path / "run", init_from=text.format(other=other, two=two), **changes)
     refused(words, fedwin.run, mine, quiet=True)
     assert not (tmp_path / "run").exists()
 

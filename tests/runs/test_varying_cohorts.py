@@ -9,41 +9,28 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
-from tests.run_lines import lines
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.small_runs import lines, run_in, small
 
-SMALL = Config(
-    dataset="digits",
+SMALL = small(
     partition="shards:per_client=2",
-    num_clients=20,
-    model="logistic",
     algorithm="scaffold",
     sampling="poisson",
     dropout=0.4,
     observe=["wima:window=3"],
     num_rounds=14,
     clients_per_round=2,
-    batch_size=16,
     eval_every=4,
-    final_evals=1,
     checkpoint_every=6,
-    rounds_per_dispatch=5,
-    strategy="chunked:k=1",
 )
-
-
-def run(directory, **changes):
-    config = dataclasses.replace(SMALL, out_dir=str(directory), **changes)
-    return fedwin.run(config, quiet=True)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("whole") / "run"
-    return directory, run(directory)
+    return directory, run_in(SMALL, directory)
 
 
 def test_what_took_part_is_counted(whole):
@@ -64,7 +51,7 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     trace, directory = tmp_path / "trace.csv", tmp_path / "run"
     trace.write_text("client,start,end\n3,0,1\n4,0,1\n5,2,3\n")
     changes = dict(sampling=f"file:path={trace},period=3", dropout=0.0, num_rounds=6, eval_every=1)
-    summary = run(directory, **changes)
+    summary = run_in(SMALL, directory, **changes)
     found = lines(directory)
     assert [line["cohort_sizes"] for line in found] == [[], [2], [0], [1], [2], [0], [1]]
     assert [line["train_loss"] is None for line in found] == [True, False, True, False, False, True, False]
@@ -77,7 +64,7 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     hashes = json.loads((directory / "config.json").read_text())["data"]
     assert hashes.keys() == {"0", "sampling"} and len(hashes["sampling"]) == 16
     trace.write_text("client,start,end\n3,0,1\n4,0,1\n6,2,3\n")
-    refused("was run with another file than --sampling=file.*restore the file", run, directory, **changes)
+    refused("was run with another file than --sampling=file.*restore the file", run_in, SMALL, directory, **changes)
 
 
 @pytest.mark.slow
@@ -85,7 +72,7 @@ def test_resumed_is_uninterrupted(whole, tmp_path):
     directory, _ = whole
     for round in (0, 6):
         again = interrupted(shutil.copytree(directory, tmp_path / f"to_{round}"), round)
-        run(again)
+        run_in(SMALL, again)
         assert_same_outcome(again, directory)
 
 
@@ -112,8 +99,8 @@ def close(mine, theirs):
 )
 def test_paths_agree(tmp_path, sampling, dropout, changes):
     chosen = {"sampling": sampling, "dropout": dropout, "partition": "dirichlet:alpha=0.3"}
-    run(tmp_path / "plain", **chosen)
-    run(tmp_path / "other", **chosen, **changes)
+    run_in(SMALL, tmp_path / "plain", **chosen)
+    run_in(SMALL, tmp_path / "other", **chosen, **changes)
     close(tmp_path / "other", tmp_path / "plain")
     if changes.keys() & {"table", "window"}:
         assert lines(tmp_path / "other") == lines(tmp_path / "plain")
@@ -122,7 +109,7 @@ def test_paths_agree(tmp_path, sampling, dropout, changes):
 @pytest.mark.slow
 def test_a_fork_counts_the_rounds_that_it_continues(whole, tmp_path):
     directory, _ = whole
-    run(tmp_path / "fork", fork_from=f"{directory}@6")
+    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@6")
     close_lines = {line["round"]: line for line in lines(tmp_path / "fork")}
     for line in lines(directory):
         if line["round"] > 6:
@@ -147,6 +134,6 @@ def test_a_sampler_that_announces_too_few_is_refused(tmp_path):
     fedwin.SAMPLERS.register("liar", liar)
     try:
         with pytest.raises(UserError, match="round 3 has 3 clients, and its sampler announces 1 to 2"):
-            run(tmp_path / "run", sampling="liar", dropout=0.0)
+            run_in(SMALL, tmp_path / "run", sampling="liar", dropout=0.0)
     finally:
         fedwin.SAMPLERS.pop("liar")

@@ -6,31 +6,19 @@ import jax
 import numpy as np
 import pytest
 
-import fedwin
 from fedwin import testing, tree
 from fedwin.core import Variables
 from fedwin.observers import ReadOut, wima
-from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
-from tests.run_lines import lines
+from tests.small_runs import lines, run_in, small
 
-SMALL = Config(
-    dataset="digits",
-    model="digits_mlp:hidden=4",
-    num_clients=12,
-    clients_per_round=2,
-    num_rounds=6,
-    eval_every=1,
-    checkpoint_every=2,
-    keep_checkpoints=9,
-    algorithm="ghb",
-    observe=["wima:window=3", "wima:window=500"],
-    strategy="chunked:k=1",
+SMALL = small(
+    num_clients=12, clients_per_round=2, eval_every=1, algorithm="ghb", observe=["wima:window=3", "wima:window=500"]
 )
 
 
 def run(directory, **changes):
-    fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
+    run_in(SMALL, directory, **changes)
     return lines(directory)
 
 

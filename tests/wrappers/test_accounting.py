@@ -11,7 +11,7 @@ import fedwin
 from fedwin.wrappers import accounting
 from fedwin.wrappers.accounting import Privacy
 from tests.refusals import refused
-from tests.run_lines import lines
+from tests.small_runs import lines
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is not installed"

@@ -1,0 +1,40 @@
+"""A small run on the digits, which modules vary; how it is trained, and the lines of its metrics."""
+
+import dataclasses
+import pathlib
+
+import fedwin
+from fedwin.runs.metrics_log import read_lines
+
+SMALL = fedwin.Config(
+    num_clients=20,
+    model="logistic",
+    num_rounds=6,
+    eval_every=2,
+    final_evals=1,
+    checkpoint_every=2,
+    keep_checkpoints=9,
+    rounds_per_dispatch=4,
+    strategy="chunked:k=1",
+)
+
+
+def small(**changes) -> fedwin.Config:
+    return dataclasses.replace(SMALL, **changes)
+
+
+def placed(config: fedwin.Config, directory: str | pathlib.Path, **changes) -> fedwin.Config:
+    """Returns a configuration with another directory and other changes."""
+    return dataclasses.replace(config, out_dir=str(directory), **changes)
+
+
+def run_in(config: fedwin.Config, directory: str | pathlib.Path, **changes):
+    """Trains a configuration with another directory and other changes; returns the summary."""
+    return fedwin.run(placed(config, directory, **changes), quiet=True)
+
+
+def lines(directory, seed=None):
+    """Returns the lines of a run, of one seed if given, without the wall-clock seconds."""
+    found = read_lines(directory / "metrics.jsonl")
+    of_seed = [line for line in found if seed is None or line["seed"] == seed]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in of_seed]
