@@ -5,7 +5,6 @@ import csv
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,17 +12,11 @@ import time
 import numpy as np
 import pytest
 
-from tests.runs.disturbance import ROOT, outcome
+from tests.runs.disturbance import ROOT, free_port, outcome
 
 pytestmark = pytest.mark.slow
 SLURM = ROOT / "experiments" / "tools" / "slurm.sh"
 GRID = "--model=digits_mlp --num_rounds=2000 --eval_every=50 --checkpoint_every=50 --grid=client_lr=0.05,0.1,0.2,0.4"
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def sweep(folder, *more: str) -> subprocess.Popen:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedwin.runs.checkpoint import Checkpoints
 from tests.small_runs import lines
@@ -43,6 +45,18 @@ def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
     assert rest == others
 
 
+def assert_same_to_rounding(mine: pathlib.Path, theirs: pathlib.Path, seed: int, rtol: float, accuracy: float) -> None:
+    """A seed must have the same evaluations in two directories, numbers of its models up to these tolerances."""
+    for a, b in zip(lines(mine, seed), lines(theirs, seed), strict=True):
+        read_outs = {name for name, value in b.items() if isinstance(value, dict)}
+        others = dict.fromkeys(read_outs | {"train_loss", "clients"})  # the last is the checksum of a file
+        assert a | others == b | others
+        for name in read_outs:
+            for metric, value in b[name].items():
+                within = pytest.approx(value, rel=rtol, abs=accuracy if "accuracy" in metric else 0, nan_ok=True)
+                assert a[name][metric] == within, (b["round"], name, metric)
+
+
 def interrupted(directory: pathlib.Path, round: int) -> pathlib.Path:
     """Makes of a finished run what a process that was killed after the checkpoints of a round would have left."""
     for name in ("summary.json", "SHA256SUMS"):
@@ -51,6 +65,12 @@ def interrupted(directory: pathlib.Path, round: int) -> pathlib.Path:
         if int(checkpoint.name) > round:
             shutil.rmtree(checkpoint)
     return directory
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
 
 
 def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:

@@ -22,7 +22,7 @@ from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.refusals import refused
-from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.runs.disturbance import assert_same_outcome, assert_same_to_rounding, interrupted
 from tests.small_runs import lines, run_in, small
 
 K, SIZE, CONCURRENCY, STEPS, LR = 20, 3, 8, 5, 0.1
@@ -336,6 +336,4 @@ def test_old_models_elsewhere_have_the_bits_of_the_device(whole, tmp_path, monke
 )
 def test_ways_to_compute_agree(whole, tmp_path, changes):
     trained(tmp_path / "other", **changes)
-    for mine, other in zip(lines(tmp_path / "other", seed=0), lines(whole[0], seed=0), strict=True):
-        np.testing.assert_allclose(mine.pop("model")["loss"], other.pop("model")["loss"], rtol=1e-4)
-        assert {**mine, "train_loss": 0, "clients": 0} == {**other, "train_loss": 0, "clients": 0}
+    assert_same_to_rounding(tmp_path / "other", whole[0], 0, rtol=1e-4, accuracy=0.01)

@@ -1,7 +1,6 @@
 """Faults around a run (disk, files, processes): no data loss, and failures in one line."""
 
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -19,11 +18,10 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
-from tests.runs.disturbance import Disk, interrupted
+from tests.runs.disturbance import ROOT, Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
 from tests.small_runs import run_in, small
 
-ROOT = pathlib.Path(__file__).parents[2]
 SMALL = small(
     partition="dirichlet:alpha=0",
     algorithm="scaffold",

@@ -1,16 +1,14 @@
 """Peak memory of runs whose client table is the largest array: one copy of the table."""
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.runs.disturbance import interrupted
+from tests.runs.disturbance import ROOT, interrupted
 
-ROOT = pathlib.Path(__file__).parents[2]
 # 100 clients with 3.9 MB each.
 FLAGS = [
     "--dataset=digits",

@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,10 +15,9 @@ from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs.checkpoint import Checkpoints
-from tests.runs.disturbance import flags_of
+from tests.runs.disturbance import ROOT, flags_of, free_port
 from tests.small_runs import lines
 
-ROOT = pathlib.Path(__file__).parents[2]
 SETTING = dict(
     dataset="digits",
     partition="dirichlet:alpha=0",
@@ -60,9 +57,7 @@ class Processes:
     """
 
     def __init__(self, count, directory, *, devices=1, own=None, binary="train", cluster=False, **setting):
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         more = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
         self.said = [directory.parent / f"{directory.name}_{process}.txt" for process in range(count)]
         self.started = []
@@ -218,9 +213,7 @@ def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
 @pytest.mark.slow
 def test_two_processes_reproduce_what_one_does(tmp_path):
     line = [sys.executable, "-m", "experiments", "reproduce", "ima/figure5", "--scale=smoke", "--afresh"]
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"--coordinator_address=localhost:{free.getsockname()[1]}"
+    address = f"--coordinator_address=localhost:{free_port()}"
     layouts = {"one": [[]], "two": [[address, "--num_processes=2", f"--process_id={n}"] for n in (0, 1)]}
     found = {}
     for name, processes in layouts.items():

@@ -16,6 +16,7 @@ from fedwin.runs.machine import Memory
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
+from tests.runs.disturbance import assert_same_to_rounding
 from tests.small_runs import lines as numbers
 from tests.small_runs import placed, run_in, small
 
@@ -66,16 +67,6 @@ def assert_same_bits(one, other, seeds=SEEDS):
         jax.tree.map(np.testing.assert_array_equal, mine, theirs)
 
 
-def assert_same_to_rounding(one, other, seeds=SEEDS):
-    for seed in seeds:
-        mine, theirs = numbers(one, seed), numbers(other, seed)
-        assert [line["round"] for line in mine] == [line["round"] for line in theirs]
-        for a, b in zip(mine, theirs, strict=True):
-            assert set(a) == set(b) and (a["bytes_down"], a["bytes_up"]) == (b["bytes_down"], b["bytes_up"])
-            for name in (name for name, found in a.items() if isinstance(found, dict)):
-                np.testing.assert_allclose(a[name]["loss"], b[name]["loss"], rtol=1e-3)
-
-
 def both(tmp_path, config):
     """Runs the seeds at once and one after the other; returns both summaries."""
     alone = run_in(config, tmp_path / "alone", seeds_at_once=1)
@@ -95,7 +86,8 @@ def test_each_seed_has_the_numbers_that_it_has_alone(runs):
     ends = {seed: found["diverged_at"] for seed, found in alone["seeds"].items()}
     assert sorted(ends.values(), key=str) == [7, None, None]
     assert {seed: found["diverged_at"] for seed, found in together["seeds"].items()} == ends
-    assert_same_to_rounding(where / "together", where / "alone")
+    for seed in SEEDS:
+        assert_same_to_rounding(where / "together", where / "alone", seed, rtol=1e-3, accuracy=0.01)
     assert together["traces"] == 1 and together["fingerprint"] != alone["fingerprint"]
     # The first line is of a seed's initial state, before the vmapped program ran.
     assert [numbers(where / "together", s)[0] for s in SEEDS] == [numbers(where / "alone", s)[0] for s in SEEDS]
@@ -192,7 +184,8 @@ def test_the_requirements_count_every_vmapped_seed():
 def test_other_methods_models_and_deals(tmp_path, changes):
     config = dataclasses.replace(SMALL, **changes)
     together, alone = both(tmp_path, config)
-    assert_same_to_rounding(tmp_path / "together", tmp_path / "alone", config.seeds)
+    for seed in config.seeds:
+        assert_same_to_rounding(tmp_path / "together", tmp_path / "alone", seed, rtol=1e-3, accuracy=0.02)
     assert together["traces"] <= max(alone["traces"], 3)
     run_in(config, tmp_path / "again")
     assert_same_bits(tmp_path / "together", tmp_path / "again", config.seeds)
