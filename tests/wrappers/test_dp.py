@@ -17,7 +17,7 @@ from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.dp import noise_of_the_sum
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import leaves
+from tests.wrappers.test_wrappers import built, leaves
 
 # Full steps of five clients: curvature 1 at rate 1 leads to the center.
 STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 0.4], [0.3, 0.1, -2.0]])
@@ -27,10 +27,6 @@ EXACT = f"dp:clip=1,noise=0,{FIXED}"
 
 def problem(schedule=(range(5),), steps=STEPS):
     return testing.quadratic([1.0] * len(steps), steps, np.zeros(3), steps=1, lr=1.0, schedule=schedule)
-
-
-def built(p, choice, *texts):
-    return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
 
 
 def last(p, choice, *texts, rounds=1):

@@ -9,14 +9,14 @@ import pytest
 
 from fedwin import core, testing
 from fedwin.engine.communication import communication
-from fedwin.wrappers import WRAPPERS, build_all
+from fedwin.wrappers import build_all
 from fedwin.wrappers.local_part import part_mask, with_leaves
 from tests.algorithms import numpy_clients as plain
 from tests.refusals import refused
 
 
 def built(p, algorithm="fedavg", part="classifier", *outer):
-    return p.build(algorithm, *(WRAPPERS.build(text, p.setting) for text in (f"local:part={part}", *outer)))
+    return p.build(algorithm, *build_all([f"local:part={part}", *outer], p.setting))
 
 
 def row(run, i):

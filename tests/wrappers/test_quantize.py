@@ -11,13 +11,9 @@ from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.compression import stochastic
-from tests.wrappers.test_wrappers import leaves
+from tests.wrappers.test_wrappers import built, leaves
 
 VALUES = np.array([0.7, -0.31, 0.05, 0.0, -1.3, 1.1], np.float32)
-
-
-def built(p, choice, *texts):
-    return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
 
 
 @pytest.mark.parametrize("bits", [2, 5])

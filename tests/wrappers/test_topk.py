@@ -12,7 +12,7 @@ from fedwin.testing.problems import KEY
 from fedwin.wrappers import WRAPPERS, build_all
 from fedwin.wrappers.compression import TAG, Feedback
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import leaves
+from tests.wrappers.test_wrappers import built, leaves
 
 CURVATURES = [1.0, 0.5, 2.0, 0.8]
 CENTERS = np.array([[3.0, -1.0, 0.2, 0.7], [0.3, 2.0, -4.0, 0.1], [1.0, 1.5, 2.5, -3.0], [-2.0, 0.4, 0.9, 1.2]])
@@ -23,10 +23,6 @@ def problem(sizes=None):
     return testing.quadratic(
         CURVATURES, CENTERS, np.zeros(4), steps=2, lr=0.3, schedule=SCHEDULE, sizes=sizes or [1, 2, 1, 3]
     )
-
-
-def built(p, choice, *texts):
-    return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
 
 
 def expected(rounds, count, sizes=(1, 2, 1, 3), decay=1.0, bits=None, draws=None):

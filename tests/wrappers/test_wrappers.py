@@ -17,6 +17,10 @@ from tests.refusals import refused
 SETTING = Setting(10, 2, 100)
 
 
+def built(p, choice, *texts):
+    return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
+
+
 def leaves(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
@@ -61,7 +65,7 @@ def test_ima_is_evaluated_in_place_of_the_base_methods_model(choice):
 def before_the_server(choice, reset, rounds):
     p = small(rounds)
     texts = ("swa:start=0,cycle=1", f"ima:window=2,start=2,schedule=none,placement=pre,reset={reset}")
-    return testing.trajectory(p, p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts)), rounds)
+    return testing.trajectory(p, built(p, choice, *texts), rounds)
 
 
 @pytest.mark.parametrize("choice", ["ghb:tau=2,beta=0.5", "fedavgm"])
@@ -92,7 +96,7 @@ def test_swa_can_leave_its_average_to_an_observer():
     p = small(6)
     options = dict(start=2, cycle=2, phase="swa")
     text = "swa:start=2,cycle=2,phase=swa"
-    hidden, both = (p.build("fedavg", WRAPPERS.build(t, p.setting)) for t in (text, text + ",evaluate=model"))
+    hidden, both = (built(p, "fedavg", t) for t in (text, text + ",evaluate=model"))
     watch = {"swa": observers.swa(p.setting, **options)}
     for a, b in zip(testing.trajectory(p, hidden, 6), testing.trajectory(p, both, 6, watch)):
         read = engine.read_out(both, watch, b)
@@ -114,9 +118,7 @@ def test_a_wrapper_leaves_constants_constant():
 def test_local_statistics_continue_from_the_clients_own():
     # Client 0 takes part in every round, next to another one.
     p = testing.classification(schedule=((0, 1), (0, 2), (0, 3), (0, 1)), shuffle=False)
-    runs, shared = (
-        testing.trajectory(p, p.build("scaffold", *w), 4) for w in ((WRAPPERS.build("local_bn", p.setting),), ())
-    )
+    runs, shared = (testing.trajectory(p, built(p, "scaffold", *texts), 4) for texts in (["local_bn"], []))
     for run, plain in zip(runs, shared):
         # Training never reads running statistics: parameters and controls are those of the base method.
         np.testing.assert_array_equal(leaves((run.params, run.state)), leaves((plain.params, plain.state)))
@@ -132,8 +134,7 @@ def test_local_statistics_continue_from_the_clients_own():
 
 def test_a_personal_model_has_the_clients_own_statistics():
     p = testing.classification(schedule=((0, 1),), shuffle=False)
-    local = WRAPPERS.build("local_bn", p.setting)
-    algorithm = p.build("fedavg", local)
+    algorithm = built(p, "fedavg", "local_bn")
     run = testing.trajectory(p, algorithm, 1)[-1]
     server = core.Variables(run.params, run.stats)
     models = [algorithm.client_model(server, jax.tree.map(lambda leaf: leaf[id], run.table)) for id in (0, 2)]
@@ -153,7 +154,7 @@ def test_wrappers_keep_personal_models(texts):
         algorithm = ALGORITHMS["scaffold"](setting, solve)
         return algorithm._replace(client_model=lambda model, row: model._replace(params=tree.scale(2.0, row)))
 
-    algorithm = p.build(doubled, *(WRAPPERS.build(text, p.setting) for text in texts))
+    algorithm = built(p, doubled, *texts)
     row = algorithm.client_init(tree.scale(0.5, p.variables.params), 0, jax.random.key(0))
     row = row._replace(inner=p.variables.params) if hasattr(row, "inner") else p.variables.params
     personal = algorithm.client_model(p.variables, row)
@@ -171,7 +172,7 @@ def test_statistics_travel_once_a_round_and_direction():
 def test_a_phase_that_returns_no_statistics_keeps_the_local_ones():
     # MIME's first round trip returns neither a row nor statistics.
     p = testing.classification(schedule=((0, 1), (0, 2)), shuffle=False)
-    kept = p.build("mime", WRAPPERS.build("local_bn", p.setting))
+    kept = built(p, "mime", "local_bn")
     start, down = testing.trajectory(p, kept, 1)[0], p.variables
     row = jax.tree.map(lambda leaf: leaf[0], start.table)
     phase = kept.phases[0]
@@ -220,11 +221,11 @@ def test_what_a_wrapper_can_not_do_is_one_line(line):
     texts, choice, reason = (part.strip() for part in line.split("|"))
     # A model with statistics, which dp refuses first, or one without.
     p = small(2) if texts.startswith("dp") and reason != "BatchNorm" else testing.classification()
-    build = lambda text: WRAPPERS.build(DP if text == "dp" else text, p.setting)
-    refused(reason, lambda: testing.trajectory(p, p.build(choice, *map(build, texts.split())), 1))
+    texts = [DP if text == "dp" else text for text in texts.split()]
+    refused(reason, lambda: testing.trajectory(p, built(p, choice, *texts), 1))
 
 
 @pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local: part=classifier")])
 def test_a_model_must_have_the_part_that_stays_local(text, reason):
     p = small(1)
-    refused(reason, lambda: testing.trajectory(p, p.build("fedavg", WRAPPERS.build(text, p.setting)), 1))
+    refused(reason, lambda: testing.trajectory(p, built(p, "fedavg", text), 1))
