@@ -1,4 +1,4 @@
-"""Factors of the loss and distances from the global model: key g13 of golden_ima_wsm.json, and identities."""
+"""Factors of the loss, distances from the global model, forgetting: keys g13 and g15 of golden_ima_wsm.json."""
 
 import jax
 import jax.numpy as jnp
@@ -92,3 +92,13 @@ def test_golden_g13_lemma(same):
     # The remainder of Lemma 1 is a square of the distances.
     away = [{"w": client["w"] - centre["w"]} for client in clients]
     same(np.dot(g["p"], [output(a) for a in away]), g["gap"])
+
+
+def test_golden_g15_forgetting(same):
+    g = DATA["g15_forgetting"]
+    matrix = analysis.forgetting(array(g["pre"]), array(g["post"]))
+    same(matrix, g["F_model_by_dataset"])
+    same(-matrix, g["heatmap_post_minus_pre"])
+    same(analysis.per_model(matrix), g["F_per_model"])
+    same(analysis.per_model(matrix.T), g["F_per_dataset"])
+    same(analysis.mean_forgetting(matrix), g["mean_forgetting"])
