@@ -11,10 +11,7 @@ import pytest
 
 from tests.misuse import calls
 
-FLAGS = (
-    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=3 "
-    "--batch_size=32 --final_evals=2 --strategy=chunked:k=1 --grid=client_lr=0.1"
-)
+FLAGS = f"{calls.SMALL} --num_rounds=3 --grid=client_lr=0.1"
 RUN = "sweep/client_lr_0.1"
 
 

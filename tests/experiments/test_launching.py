@@ -26,10 +26,7 @@ from fedwin.runs.config import Config
 from tests.misuse import calls
 from tests.refusals import refused
 
-FLAGS = (
-    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=40 "
-    "--batch_size=32 --final_evals=2 --eval_every=4 --checkpoint_every=4 --strategy=chunked:k=1"
-)
+FLAGS = f"{calls.SMALL} --num_rounds=40 --eval_every=4 --checkpoint_every=4"
 
 
 class Pretending(launchers.Launcher):

@@ -21,10 +21,7 @@ from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.seeds import SeedRunner
 from tests.misuse import calls
 
-FLAGS = (
-    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=3 "
-    "--batch_size=32 --final_evals=2 --eval_every=2 --strategy=chunked:k=1"
-)
+FLAGS = f"{calls.SMALL} --num_rounds=3 --eval_every=2"
 
 
 def summary(*accuracies, metric="accuracy", readout="model"):

@@ -14,6 +14,12 @@ from experiments import bench, cli
 from fedwin.data import download
 from fedwin.runs import run as runner
 
+# A small run of few clients; without rounds.
+SMALL = (
+    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --batch_size=32 "
+    "--final_evals=2 --strategy=chunked:k=1"
+)
+
 
 class Ended(NamedTuple):
     """How a subcommand ended: exit status, lines on stderr, text on stdout."""
