@@ -1,4 +1,4 @@
-"""The subcommands `fedwin prepare` and `fedwin partition`."""
+"""The subcommand `fedwin partition`."""
 
 import numpy as np
 from PIL import Image
@@ -6,7 +6,7 @@ from PIL import Image
 from experiments import partition as partition_binary
 from fedwin import data
 from tests.data.files import refused
-from tests.misuse.calls import called
+from tests.misuse import calls
 
 
 def test_the_picture_is_drawn_and_the_report_complete(tmp_path):
@@ -39,13 +39,13 @@ def test_a_tail_and_shifted_examples_are_drawn(tmp_path):
     pictures = []
     for shift in ([], ["--client_shift=noise:std=1"]):
         options = ["--num_clients=6", "--imbalance=20", "--plot=examples", f"--out={tmp_path / 'p.png'}", *shift]
-        ended = called("partition", *options)
+        ended = calls.called("partition", *options)
         assert ended.status == 0 and "examples per class min 7, max 140" in ended.out
         pictures.append(np.asarray(Image.open(tmp_path / "p.png").convert("L"), float))
     assert np.abs(pictures[1] - pictures[0]).mean() > 20
     for shift, plot, words in (("blur", "skew", "set --plot=examples"), ("blurr", "examples", "Did you mean 'blur'")):
-        ended = called("partition", f"--client_shift={shift}", f"--plot={plot}", f"--out={tmp_path / 'p.png'}")
-        assert ended.status == 2 and words in ended.lines[0] and not ended.out
+        options = [f"--client_shift={shift}", f"--plot={plot}", f"--out={tmp_path / 'p.png'}"]
+        calls.refused(tmp_path, words, "partition", *options)
 
 
 def test_a_sequence_and_a_missing_folder_are_refused(tmp_path):

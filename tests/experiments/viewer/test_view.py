@@ -7,7 +7,7 @@ import pytest
 from experiments import view
 from experiments.viewer import page
 from tests.experiments.viewer.runs_to_view import stored, unpacked
-from tests.misuse.calls import called
+from tests.misuse import calls
 from tests.refusals import refused
 
 
@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_it_writes_one_file(folder):
     path = stored(folder.parent / "a.tar.xz", rounds=3)
-    ended = called("view", str(path), "--out=shown", "--title=Two & three")
+    ended = calls.called("view", str(path), "--out=shown", "--title=Two & three")
     assert ended.status == 0 and "shown.html (1 run" in ended.out
     text = (folder.parent / "shown.html").read_text()
     assert "<title>Two &amp; three</title>" in text and unpacked(text)["runs"][0]["name"] == "a.tar.xz"
@@ -46,8 +46,7 @@ def test_it_writes_one_file(folder):
     ],
 )
 def test_errors_are_one_line_with_a_remedy(folder, arguments, words):
-    ended = called("view", *arguments)
-    assert ended.status == 2 and len(ended.lines) == 1 and words in ended.lines[0], ended.lines
+    calls.refused(folder.parent, words, "view", *arguments)
 
 
 def test_a_damaged_run_is_left_out_and_named(folder, capsys):
