@@ -1,7 +1,6 @@
 """Faults around a run (disk, files, processes): no data loss, and failures in one line."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,30 +17,10 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
+from tests.runs.conftest import RUN
 from tests.runs.disturbance import ROOT, Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
-from tests.small_runs import run_in, small
-
-SMALL = small(
-    partition="dirichlet:alpha=0",
-    algorithm="scaffold",
-    clients_per_round=3,
-    num_rounds=12,
-    final_evals=3,
-    checkpoint_every=4,
-)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("whole") / "run"
-    run_in(SMALL, directory)
-    return directory
-
-
-@pytest.fixture
-def copied(whole, tmp_path):
-    return shutil.copytree(whole, tmp_path / "copy")
+from tests.small_runs import run_in
 
 
 def one_line(caught):
@@ -59,7 +38,7 @@ def test_a_second_process_is_refused_before_it_reads_data(copied, monkeypatch):
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     with locked(copied):
         monkeypatch.setattr(runner, "prepare", read)
-        refused([f"process {os.getpid()} on {socket.gethostname()}", "--out_dir"], run_in, SMALL, copied)
+        refused([f"process {os.getpid()} on {socket.gethostname()}", "--out_dir"], run_in, RUN, copied)
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
@@ -69,23 +48,23 @@ def test_readers_take_no_lock(copied):
         assert "finished" in runs_command.table(str(copied.parent))
 
 
-def test_a_dead_process_holds_nothing(copied, whole):
+def test_a_dead_process_holds_nothing(copied, finished):
     code = f"import time\nfrom fedwin.files import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
     holder = subprocess.Popen([sys.executable, "-c", f"{code} time.sleep(99)"], cwd=ROOT, stdout=subprocess.PIPE)
     holder.stdout.read(1)
-    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run_in, SMALL, copied)
+    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run_in, RUN, copied)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with locked(copied):
         pass
-    same(copied, whole)
+    same(copied, finished[0])
 
 
 # Writes that fail
 
 
 @pytest.mark.slow
-def test_a_failed_write_is_one_line_and_the_run_resumes_later(whole, tmp_path, monkeypatch):
+def test_a_failed_write_is_one_line_and_the_run_resumes_later(finished, tmp_path, monkeypatch):
     left, fsync = [6], os.fsync
 
     def failing(handle):
@@ -97,13 +76,13 @@ def test_a_failed_write_is_one_line_and_the_run_resumes_later(whole, tmp_path, m
     directory = tmp_path / "run"
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(StorageError) as caught:
-        run_in(SMALL, directory)
+        run_in(RUN, directory)
     said = one_line(caught)
     assert said.startswith(str(directory)) and "can't be written (No space left on device)" in said
     assert not open_files(directory)
     monkeypatch.setattr(os, "fsync", fsync)
-    run_in(SMALL, directory)
-    same(directory, whole)
+    run_in(RUN, directory)
+    same(directory, finished[0])
 
 
 def open_files(directory):
@@ -111,21 +90,21 @@ def open_files(directory):
     return [link for link in links if link.startswith(str(directory))]
 
 
-def test_a_full_disk_under_a_checkpoint_is_one_line(whole, tmp_path, capfd):
+def test_a_full_disk_under_a_checkpoint_is_one_line(finished, tmp_path, capfd):
     disk = Disk(tmp_path / "disk")
     with disk.mounted() as allowed:
         if not allowed:
             pytest.skip("no disk may be mounted here")
-        disk.mount("remount,size=120k")
+        disk.mount("remount,size=300k")
         directory = disk.place / "run"
         with pytest.raises(StorageError) as caught:
-            run_in(SMALL, directory, keep_checkpoints=1)
-        assert "checkpoints/seed_0 can't be written (No space left on device)" in one_line(caught)
+            run_in(RUN, directory, keep_checkpoints=1)
+        assert "checkpoints/seed_1 can't be written (No space left on device)" in one_line(caught)
         assert capfd.readouterr() == ("", "")
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
         disk.mount("remount,size=8m")
-        run_in(SMALL, directory, keep_checkpoints=1)
-        same(directory, whole)
+        run_in(RUN, directory, keep_checkpoints=1)
+        same(directory, finished[0])
 
 
 def test_an_interrupted_call_from_python_leaves_nothing_open(tmp_path, monkeypatch):
@@ -134,7 +113,7 @@ def test_an_interrupted_call_from_python_leaves_nothing_open(tmp_path, monkeypat
 
     monkeypatch.setattr(Journal, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_in(SMALL, tmp_path / "run")
+        run_in(RUN, tmp_path / "run")
     assert not open_files(tmp_path)
     with locked(tmp_path / "run"):
         pass
@@ -153,26 +132,28 @@ def metrics(directory):
     return directory / "metrics.jsonl"
 
 
-def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is_a_line_each(unfinished, whole, capfd):
+def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is_a_line_each(
+    unfinished, finished, capfd
+):
     lines = metrics(unfinished).read_bytes().splitlines(keepends=True)
     metrics(unfinished).write_bytes(b"".join(lines[:-1]))  # without round 12
-    store = Checkpoints(unfinished / "checkpoints" / "seed_0", keep=9)
+    store = Checkpoints(unfinished / "checkpoints" / "seed_1", keep=9)
     leaves, extra = store.load(8)
-    store.save(10, leaves, {name: extra[name] for name in ("seconds", "compile_seconds", "steady")} | {"seed": 1})
+    store.save(10, leaves, {name: extra[name] for name in ("seconds", "compile_seconds", "steady")} | {"seed": 0})
     store.close()
     victim = max((store.path / "8" / "run").rglob("*"), key=lambda path: path.stat().st_size * path.is_file())
     victim.write_bytes(victim.read_bytes()[:50])
-    run_in(SMALL, unfinished)
+    run_in(RUN, unfinished)
     said = capfd.readouterr().err.splitlines()
     assert len(said) == 3, said
-    assert "metrics.jsonl lacks 1 of seed 0's evaluations up to round 12" in said[0]
-    assert "belongs to seed 1" in said[1] and "8 can't be read" in said[2]
-    same(unfinished, whole)
+    assert "metrics.jsonl lacks 1 of seed 1's evaluations up to round 12" in said[0]
+    assert "belongs to seed 0" in said[1] and "8 can't be read" in said[2]
+    same(unfinished, finished[0])
 
 
 def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
     metrics(unfinished).unlink()
-    refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run_in, SMALL, unfinished)
+    refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run_in, RUN, unfinished)
     assert capfd.readouterr() == ("", "")
 
 
