@@ -193,7 +193,9 @@ def test_contract(choice, adaptive):
         p = testing.classification() if choice.name == "fedfa" else contract_problem()
         bench = testing.Bench(str(choice), p, [text])
     except UserError as refused:
-        assert str(refused).startswith("dp") and "\n" not in str(refused)
+        # This problem has no network, which FedNTD and MOON need, whose messages are FedAvg's.
+        assert str(refused).startswith(("dp", "fedntd needs classes", "a loss needs a network"))
+        assert "\n" not in str(refused)
         pytest.skip(str(refused))
     testing.check_loop(bench)
     testing.check_padding(bench)
