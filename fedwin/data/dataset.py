@@ -223,6 +223,11 @@ DATASETS = Registry(
 PARTITIONS = Registry("partition", common={"bins": "number of quantile bins of a continuous label, 10 by default."})
 
 
+def floor_of_share(share: float, total):
+    """Returns floor(share * total), 29 of 100 for 0.29, whose product is 28.999... in binary."""
+    return np.floor(share * total + 1e-9).astype(np.int64)
+
+
 def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[Partition, Partition]:
     """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
 
@@ -246,7 +251,7 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
         raise UserError(f"val_fraction={fraction}; give a number from 0 up to, but not including, 1.")
     check_values("split_validation", NonNegativeInt, seed=seed)
     sizes = partition.sizes
-    num_held = np.floor(fraction * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is 28.999... in binary
+    num_held = floor_of_share(fraction, sizes)
     client = np.repeat(np.arange(len(sizes)), sizes)
     shuffled = np.lexsort((generator(seed, "validation").random(len(client)), client))
     is_held = np.zeros(len(client), bool)

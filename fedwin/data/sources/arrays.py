@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedwin.data.checks import as_labels, check, check_scaling, check_task, count_classes
-from fedwin.data.dataset import DATASETS, Dataset, Partition, Task, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Partition, Task, floor_of_share, offsets
 from fedwin.data.formats import clients as of_clients
 from fedwin.data.formats import files
 from fedwin.errors import UserError
@@ -104,7 +104,7 @@ def from_series(
         values = np.asarray(_array(series[client], where))
         if values.dtype.kind not in "iuf" or values.ndim not in (1, 2) or not np.isfinite(values).all():
             raise UserError(f"{where}: {values.dtype} of shape {values.shape}; give finite numbers [T] or [T, F].")
-        first = len(values) - max(int(test_share * len(values) + 1e-9), 1)  # 0.29 * 100 is 28.999... in binary
+        first = len(values) - max(int(floor_of_share(test_share, len(values))), 1)
         t = np.arange(first, len(values)) if tested else np.arange(window + horizon - 1, first)
         if first < window + horizon:
             raise UserError(f"{where}: {len(values)} values are too few for windows of {window}, {horizon} ahead.")

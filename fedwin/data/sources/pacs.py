@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, FullSize
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, floor_of_share
 from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import files, image_files
 from fedwin.data.rng import generator
@@ -22,7 +22,7 @@ SIZES = (1670, 2048, 2344, 3929)
 
 def num_test_images(num_images: int, fraction: float) -> int:
     """Returns the number of test images of a domain: floor(fraction n), but at least one."""
-    return max(int(fraction * num_images + 1e-9), 1)
+    return max(int(floor_of_share(fraction, num_images)), 1)
 
 
 def full_size(fraction: float) -> FullSize:
