@@ -195,8 +195,7 @@ def build_algorithm(
     setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
     solve = build_solver(model, batch_hparams, client_lr, client_optimizer)
     around = [WRAPPERS.check(text) for text in wrap or ()]
-    built = [WRAPPERS.build(each, dataclasses.replace(setting, owner=each.name)) for each in around]
-    wrappers = together([each.name for each in around], built)
+    wrappers = together([WRAPPERS.build(each, dataclasses.replace(setting, owner=each.name)) for each in around])
     return wrapped(ALGORITHMS.build(choice, setting, wrapped_solver(solve, wrappers)), wrappers)
 
 

@@ -50,12 +50,12 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
     Raises:
       UserError: when a choice is wrong or given twice, or wrappers do not go together in this order.
     """
-    checked = [WRAPPERS.check(choice) for choice in choices]
-    return together([choice.name for choice in checked], [WRAPPERS.build(choice, setting) for choice in checked])
+    return together([WRAPPERS.build(choice, setting) for choice in choices])
 
 
-def together(names: list[str], built: list[Wrapper]) -> list[Wrapper]:
+def together(built: list[Wrapper]) -> list[Wrapper]:
     """Returns built wrappers; raises UserError if one is given twice, or they do not go together in this order."""
+    names = [wrapper.name for wrapper in built]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"wrap={repeated}: wrapper '{repeated}' is given twice; keep one.")
     before: list[str] = []
