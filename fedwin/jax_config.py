@@ -75,6 +75,15 @@ def use_cache(directory: str | os.PathLike) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+def compiler_options() -> dict[str, bool | int | str] | None:
+    """Returns the options with which a run's programs are compiled; None: XLA's own.
+
+    On a GPU, XLA times kernels and takes the fastest of that moment, and adds in the order in which threads arrive: the
+    last bits would differ from process to process, and a resumed run from an uninterrupted one.
+    """
+    return {"xla_gpu_deterministic_ops": True} if jax.default_backend() == "gpu" else None
+
+
 def check_backend() -> None:
     """Starts JAX's backend; raises UserError if there is none of $JAX_PLATFORMS."""
     try:

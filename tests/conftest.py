@@ -30,7 +30,7 @@ LONGEST = (
 # The quick suite compiles unoptimized programs, in a third of the time. Tests that compare programs or their bits have
 # the optimizations that users have; so do all tests if slow ones are selected.
 OPTIMIZED = ("engine/test_lowering.py", "engine/test_rounds.py", "runs/test_arrivals.py", "runs/test_offloaded.py")
-EMITTERS = jaxlib.version.__version_info__ < (0, 12)  # XLA:CPU's fusion emitters, slow to compile, are an option
+EMITTERS = jaxlib.version.__version_info__ < (0, 11, 2)  # XLA:CPU's fusion emitters, slow to compile, are an option
 USERS = {"xla_cpu_use_fusion_emitters": True} if EMITTERS else {}
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedwin import tree
+from fedwin import jax_config, tree
 from fedwin.core import Algorithm, Cohort, Mean, Observer
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
@@ -43,7 +43,7 @@ class Dispatch:
       observers: name -> Observer.
       strategy: how cohorts are mapped.
       probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set; None = never.
-      compiler_options: passed to jax.jit.
+      compiler_options: passed to jax.jit in place of jax_config.compiler_options().
       seen: (test, completed rounds, the run's key) -> what `probe` gets; all read-outs share it.
 
     Attributes:
@@ -144,7 +144,7 @@ class Dispatch:
                 self.rounds,
                 donate_argnums=0,
                 static_argnames="n_max",
-                compiler_options=self.compiler_options,
+                compiler_options=self.compiler_options or jax_config.compiler_options(),
                 **placed,
             )
         return self._compiled

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from fedwin import multi_process
+from fedwin import jax_config, multi_process
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
@@ -91,14 +91,15 @@ class Strategy(NamedTuple):
 
     def jit(self, function):
         """Returns a jitted function whose results are whole on every device, so that every process can read them."""
+        options = jax_config.compiler_options()
         if self.mesh is None:
-            return jax.jit(function)
+            return jax.jit(function, compiler_options=options)
 
         def traced(*args):
             with self.mesh_context():
                 return function(*args)
 
-        return jax.jit(traced, out_shardings=placement.replicated(self.mesh))
+        return jax.jit(traced, out_shardings=placement.replicated(self.mesh), compiler_options=options)
 
 
 def make_mesh(devices: int | None = None):

@@ -9,7 +9,7 @@ import fedjax
 import jax
 import optax
 
-from fedwin import core, local, losses, models
+from fedwin import core, jax_config, local, losses, models
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Algorithm, Observer
 from fedwin.engine import strategy as strategies
@@ -89,7 +89,8 @@ def as_fedjax(
         strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
     mapping = strategies.STRATEGIES.build(strategy)
     capacity = Capacity(max_clients, largest, total_examples, mapping.multiple)
-    rounds = Rounds(built, observers or {}, mapping, capacity, num_classes, total_examples, compiler_options)
+    options = compiler_options or jax_config.compiler_options()
+    rounds = Rounds(built, observers or {}, mapping, capacity, num_classes, total_examples, options)
     return fedjax.FederatedAlgorithm(rounds.init, rounds)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fedwin import core, engine, observers, testing
 from fedwin.engine.cohort import map_cohort
+from fedwin.engine.dispatch import Dispatch
 from fedwin.engine.strategy import STRATEGIES, Strategy, make_mesh
 from fedwin.testing import federations
 from tests.conftest import USERS
@@ -62,6 +63,16 @@ def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(
     uneven, _, second = go(equal=False, calls=(1, 3, 2))
     assert_equal(together, uneven)
     assert [len(d.traces) for d in (first, second)] == [1, 1]
+
+
+def test_programs_for_a_gpu_are_those_of_every_process(monkeypatch):
+    given, dispatch = [], Dispatch(federations.build("fedavg", federations.federation()), {}, Strategy())
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "jit", lambda f, compiler_options=None, **_: given.append(compiler_options) or f)
+    dispatch._jitted(())
+    for strategy in (Strategy(), Strategy(1, make_mesh(2))):
+        strategy.jit(len)
+    assert given == [{"xla_gpu_deterministic_ops": True}] * 3
 
 
 MAPPINGS = "vmapped", "chunked:k=3", "sharded:devices=2,k=1"

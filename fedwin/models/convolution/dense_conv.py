@@ -63,7 +63,8 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
     narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
-    if len(g.window) != 2 or math.prod(g.window) == 1:
+    whole = not jnp.issubdtype(x.dtype, jnp.inexact)  # cuDNN convolves no integers
+    if len(g.window) != 2 or math.prod(g.window) == 1 or whole:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
     # Otherwise on a CPU, lax is fast for images with some channels, in float32, only.
