@@ -263,7 +263,7 @@ QUEUE = (
     QueueStep("ghb/table3", ("scaffold", "fedavgm"), ("shakespeare_noniid",), (0,), 1.0),
     QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (1, 2), 2.0),
     QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2024, 2025), 2.0),
-    QueueStep("ghb/table4", ("fedprox", "adabest"), ("cifar10_noniid",), (0,), 4.0),
+    QueueStep("ghb/table4", ("mime", "fedavgm"), ("cifar10_noniid",), (0,), 9.5),
     QueueStep("ghb/table3", ("fedavg", "fedhbm", "scaffold"), ("cifar10_noniid",), (0,), None),
     QueueStep("wima/table2", ("fedavg", "scaffold"), ("cifar10_alpha0",), (0,), None),
     QueueStep("ghb/table10", ("fedavg", "fedhbm", "local_ghb"), ("cifar10_noniid",), (0,), None),

@@ -67,8 +67,9 @@ class Results:
         return next((record for record in self.records(run) if seed in record.seeds), None)
 
     def seconds(self, run: Run) -> dict[int, float]:
-        """Returns seed -> seconds of training of a run, without those of its parent."""
-        return {seed: value for record in self.records(run) for seed, value in record.seconds.items()}
+        """Returns seed -> seconds of training of a run on processors, without those of its parent."""
+        by_processors = [each for each in self.records(run) if each.about.get("device", "cpu").startswith("cpu")]
+        return {seed: value for record in by_processors for seed, value in record.seconds.items()}
 
     def figure(self, stem: str) -> pathlib.Path | None:
         """Returns the file of the data of a figure; None without one."""

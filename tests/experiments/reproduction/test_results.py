@@ -45,6 +45,10 @@ def test_packed_runs_are_read_as_they_were_written(tmp_path):
     found = results.Results("trend", tmp_path / "none", tmp_path)
     assert found.records(RUN) == [record(seeds=(0,)), record(seeds=(1,))] and list(found.packed) == [RUN.key]
     assert found.seconds(RUN) == {0: 36.0, 1: 36.0} and found.record_of(RUN, 1).seeds == [1]
+    by_gpu = record(seeds=(2,))
+    by_gpu.about["device"] = "gpu NVIDIA H200 x1"
+    records.write(tmp_path / f"{RUN.key}-seed2{records.SUFFIX}", by_gpu)
+    assert list(results.Results("trend", tmp_path).seconds(RUN)) == [0, 1]  # they say nothing of processors
     before = paths[0].read_bytes()
     records.write(paths[0], record(seeds=(0,)))
     assert paths[0].read_bytes() == before
