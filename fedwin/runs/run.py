@@ -176,10 +176,12 @@ def _summary(
     lines = read_lines(directory / "metrics.jsonl")
     for seed in sorted(results.keys() & {line["seed"] for line in lines} - causes.keys()):
         of_seed = [line["model"] for line in lines if line["seed"] == seed]
-        (start, before), (end, after) = ((m["loss"], m.get("accuracy", 0)) for m in (of_seed[0], of_seed[-1]))
+        # Losses as they are shown, where they may be infinite.
+        start, end = (f"{float(metrics['loss']):.3g}" for metrics in (of_seed[0], of_seed[-1]))
+        before, after = (metrics.get("accuracy", 0) for metrics in (of_seed[0], of_seed[-1]))
         # A better model may have a larger loss, too.
-        if end > start and after < 2 * max(before, 1 / program.prepared.dataset.num_classes):
-            say(f"note: seed {seed}: the test loss rose from {start:.3g} to {end:.3g}; a smaller --client_lr may help.")
+        if float(end) > float(start) and after < 2 * max(before, 1 / program.prepared.dataset.num_classes):
+            say(f"note: seed {seed}: the test loss rose from {start} to {end}; a smaller --client_lr may help.")
     summary = summarize(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces), causes)
     if (privacy := program.prepared.privacy) is not None:
         summary["privacy"] = privacy.report(program.prepared.config.num_rounds)
