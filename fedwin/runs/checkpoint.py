@@ -71,6 +71,12 @@ class Checkpoints:
             return []
         return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdecimal())
 
+    def about(self, round: int) -> Extra:
+        """Returns the JSON data of a checkpoint as it is in its file; {} if it can't be read, which `load` refuses."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads((self.directory / str(round) / "about" / "metadata").read_bytes())
+        return {}
+
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
             policies = ocp.checkpoint_managers
@@ -220,19 +226,18 @@ class MemberCheckpoints(Checkpoints):
         self.seed, self.own = seed, own
 
     def rounds(self) -> list[int]:
-        """Returns the rounds that have a checkpoint, in ascending order; none after the seed was stopped."""
-        last = self.own.rounds()[-1:]
-        return [round for round in super().rounds() if not last or round < last[0]] + last
+        """Returns the rounds that have a checkpoint, ascending; none after the seed was stopped or diverged."""
+        group, last = super().rounds(), self.own.rounds()[-1:]
+        of_seeds = [self.about(round).get("of_seed", {}) for round in group[-1:]]
+        diverged = [end for found in of_seeds if (end := found.get(str(self.seed), {}).get("diverged_at")) is not None]
+        return [round for round in group if all(round < end for end in (*last, *diverged))] + last
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
-        """Returns (name -> leaf, extra) of the seed; see Checkpoints.load, also raises UserError if it has diverged."""
+        """Returns (name -> leaf, extra) of the seed; see Checkpoints.load."""
         if round in self.own.rounds():
             return self.own.load(round)
         leaves, group = super().load(round)
         extra = group | group["of_seed"][str(self.seed)]
-        diverged = extra.get("diverged_at")
-        if diverged is not None and diverged <= round:
-            raise UserError(f"seed {self.seed} diverged in round {diverged}; name a checkpoint of an earlier round.")
         at, shared = group["seeds"].index(self.seed), ("table.ids", "table.total")
         return {name: leaf if name in shared else np.array(leaf[at]) for name, leaf in leaves.items()}, extra
 
