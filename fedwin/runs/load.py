@@ -112,19 +112,17 @@ def load(
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
-    objects: dict[str, Any] = {"data_dir": data_dir, "dataset": dataset, "model": model, "imports": imports}
-    prepared = prepared_run(directory, [seed], **objects)
     checkpoints = seed_checkpoints(directory, seed)
     rounds = checkpoints.rounds()
-    if not rounds or (round is not None and round not in rounds):
+    round = max(rounds, default=-1) if round is None else round
+    leaves, _ = checkpoints.load(round) if round in rounds else ({}, {})
+    absent = "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]
+    objects: dict[str, Any] = {"data_dir": data_dir, "dataset": dataset, "model": model, "imports": imports}
+    prepared = prepared_run(directory, [seed], **objects, initial=absent)
+    if round not in rounds:
         available = ", ".join(map(str, rounds)) or "none"
         wanted = f" of round {round}" if rounds else ""
         raise UserError(f"{checkpoints.directory} has no checkpoint{wanted}; available: {available}.")
-    round = rounds[-1] if round is None else round
-    leaves, _ = checkpoints.load(round)
-    absent = "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]
-    if absent and directories.read_config(directory).config["init_from"]:
-        prepared = prepared_run(directory, [seed], **objects, initial=True)
     with jax_config.settings(prepared.config.precision):
         run = _state(prepared, seed, leaves)
         models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))

@@ -88,6 +88,13 @@ def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_pa
     (tmp_path / "1").rename(theirs / "1")
 
 
+def test_a_run_whose_checkpoint_lacks_rows_is_prepared_once(begun, tmp_path, monkeypatch):
+    fedwin.run(placed(begun[1], tmp_path, seeds=[0], table="host"), quiet=True)
+    made = []
+    monkeypatch.setattr("fedwin.runs.load.prepare", lambda *args: made.append(prepare(*args)) or made[-1])
+    assert fedwin.load(tmp_path).prepared.initial[0].seed == 5 and len(made) == 1
+
+
 def test_every_part_of_ones_own_kind(tmp_path):
     plain = prepare(dataclasses.replace(SMALL, seeds=[0, 1]))
     for seed in (0, 1):
