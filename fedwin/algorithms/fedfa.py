@@ -16,7 +16,7 @@ from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, Share
-from fedwin.schedules import first_round
+from fedwin.schedules import Start, first_round
 
 
 @ALGORITHMS.register(
@@ -29,6 +29,7 @@ from fedwin.schedules import first_round
     server="1 + C d",
     client="0",
     status="checked",
+    warmup_horizon="anchor_from",
 )
 def fedfa(
     setting: core.Setting,
@@ -36,8 +37,8 @@ def fedfa(
     *,
     lam: NonNegative = 0.1,
     beta: Share = 0.5,
-    anchor_from: NonNegative = 1,
-    calibrate_from: NonNegative | None = None,
+    anchor_from: Start = 1,
+    calibrate_from: Start | None = None,
     calibrate_lr: NonNegative = 1e-3,
     divide: Literal["all", "present"] = "all",
     server_lr: Positive = 1.0,

@@ -41,6 +41,7 @@ CHOICES = [
     ("--wrap=swa --wrap=swa", "swa | given twice | keep one"),
     ("--wrap=ima:window=2,start=9", "start=9 | after the last round"),
     ("--algorithm=amplified_scaffold:period=4", "period=4 | never start | num_rounds=3 | smaller period"),
+    ("--algorithm=fedfa:anchor_from=3", "anchor_from=3 | never start | num_rounds=3 | smaller anchor_from"),
     ("--wrap=local_bn", "no BatchNorm statistics | omit --wrap=local_bn"),
     ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
     ("--strategy=chunkd", "unknown strategy 'chunkd' | 'chunked'"),
