@@ -77,6 +77,7 @@ class SeedRunner:
         start, rows = self._start(seed, schedule, checkpoints, closing)
         run = strategy.place(start.run, strategy.placement(start.run))
         journal = self._journal(seed, cohorts, int(run.round), start.extra, start.resumed, checkpoints, rows)
+        self._note_past([seed], int(run.round), checkpoints)
         if not start.resumed:
             self._record_start(journal, run, test)
             journal.save(int(run.round), run)
@@ -94,6 +95,12 @@ class SeedRunner:
         config, kind = self.program.prepared.config, Checkpoints if multi_process.is_first() else NoCheckpoints
         found = kind(self.directory / "checkpoints" / folder, config.keep_checkpoints, config.keep_rounds)
         return closing.enter_context(contextlib.closing(found))
+
+    def _note_past(self, seeds: Sequence[int], completed: int, checkpoints: Checkpoints) -> None:
+        """Says which of --keep_rounds can't be kept: they are over, and have no checkpoint."""
+        without = sorted({*self.program.prepared.config.keep_rounds}.difference(checkpoints.rounds()))
+        if past := ", ".join(str(round) for round in without if round < completed):
+            self.say(f"note: {seeds_label(seeds)}: --keep_rounds is too late for round {past}: it has no checkpoint.")
 
     def _start(
         self, seed: int, schedule: Schedule, checkpoints: Checkpoints, closing: contextlib.ExitStack
@@ -164,6 +171,7 @@ class SeedRunner:
             del one, start
         assert run is not None
         completed = int(run.round[0])
+        self._note_past(seeds, completed, checkpoints)
         finals = {seed: self._checkpoints(f"seed_{seed}", closing) for seed in seeds}
         rows = DeviceTable(self.program.prepared.setting.num_clients)
         stop = inputs.cohorts.schedule.stop_on_divergence

@@ -64,14 +64,15 @@ def test_a_run_leaves_what_it_should(finished):
 
 
 @pytest.mark.parametrize("keep", [0, 5])
-def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
+def test_resume_equals_the_uninterrupted_run(finished, tmp_path, capsys, keep):
     """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
     directory, _ = finished
     copy = interrupted(shutil.copytree(directory, tmp_path / "copy"), keep)
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
     (copy / ".config.json.1234").write_text("{")
-    run_in(SMALL, copy, checkpoint_every=7)  # cadence may change
+    fedwin.run(placed(SMALL, copy, checkpoint_every=7, keep_rounds=[3, 5]))  # cadence may change
+    assert ("seed 0: --keep_rounds is too late for round 3: it" in capsys.readouterr().out) == (keep > 3)
     assert_same_outcome(copy, directory)
 
 

@@ -130,13 +130,14 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Checkpoints, "save", save)
         fedwin.run(config, quiet=True, on_eval=stop)
-    summary = fedwin.run(config, on_eval=stop)
+    summary = fedwin.run(dataclasses.replace(config, keep_rounds=[2, 4]), on_eval=stop)
     assert_same_bits(runs[0] / "together", tmp_path / "killed", seeds=[1, 0])
     assert summary["seeds"][2]["stopped_at"] == 8 == fedwin.load(tmp_path / "killed", seed=2).round
     assert seed_checkpoints(tmp_path / "killed", 2).rounds() == [0, 4, 8]
     assert fedwin.load(tmp_path / "killed", seed=2, round=4).round == 4  # the group's
     said = capfd.readouterr()
     assert f"seeds 1,0,2: resuming after round {resumed}" in said.out
+    assert "note: seeds 1,0,2: --keep_rounds is too late for round 2: it has no checkpoint." in said.out
     assert "seeds 1,0,2: round 12/12" in said.err and summary["traces"] == 1
 
 
