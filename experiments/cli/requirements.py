@@ -1,5 +1,6 @@
 """--dry_run: prints the requirements of a run (memory, disk, rounds, hours) without training or writing anything."""
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from fedwin.errors import UserError, escape
 from fedwin.files import InUse
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
+from fedwin.runs.directory import verified_summary
 from fedwin.runs.run import measure_requirements
 from fedwin.runs.start import fork_round
 
@@ -30,16 +32,24 @@ def duration(seconds: float) -> str:
     return f"{seconds / _MINUTE:.1f} minutes" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} hours"
 
 
-def completed(config: Config, directory) -> list[int]:
-    """Returns the completed rounds of each seed: those of its newest checkpoint."""
-    completed_rounds = []
+def completed(config: Config, directory) -> tuple[list[int], list[int]]:
+    """Returns the completed rounds of each seed, those of its newest checkpoint, and those of the seeds that train on.
+
+    The others were stopped early, or diverged in a finished run.
+    """
+    done, left, ended = [], [], {}
+    with contextlib.suppress(UserError):  # it is not finished
+        ended = {seed: end["diverged_at"] for seed, end in verified_summary(directory)["seeds"].items()}
     for seed in config.seeds:
+        checkpoints = seed_checkpoints(directory, seed)
         try:
-            rounds = seed_checkpoints(directory, seed).rounds()
+            rounds = checkpoints.rounds()
         except OSError as error:
             raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
-        completed_rounds.append(rounds[-1] if rounds else fork_round(config))
-    return completed_rounds
+        done.append(rounds[-1] if rounds else fork_round(config))
+        stopped = [checkpoints.about(round).get("stopped_at") for round in rounds[-1:]]
+        left += done[-1:] if {ended.get(seed), *stopped} == {None} else []
+    return done, left
 
 
 def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
@@ -67,13 +77,14 @@ def show(config: Config) -> float:
     required = measure_requirements(config, say=print)
     plan, directory, timing = required.checked.plan, required.checked.directory, required.timing
     config, schedule, memory = plan.prepared.config, plan.prepared.schedule, required.requirements
-    done = completed(config, directory)
-    seconds = timing.expected(schedule, done)
+    done, left = completed(config, directory)
+    seconds = timing.expected(schedule, left)
     free = required.available.host if required.available.device is None else required.available.device
     available = "" if free is None else f"; {free / _MB:,.0f} MB are available"
     files = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in memory.disk.items())
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
     finished = f"; done: {','.join(map(str, done))}" if any(done) else ""
+    finished += f"; ended early: {len(done) - len(left)}" if len(left) < len(done) else ""
     lines = [
         f"{directory}: {config.algorithm} on {config.dataset}, {config.model}",
         f"plan: {plan}",
@@ -101,7 +112,7 @@ def show_all(configs: Mapping[str, Config]) -> None:
     for number, (label, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}] {label}", flush=True)
         fields = tuple(repr(getattr(config, name)) for name in decisive)
-        key = (fields, *completed(config, pathlib.Path(config.out_dir)))
+        key = (fields, repr(completed(config, pathlib.Path(config.out_dir))))
         try:
             if key in timed:
                 print(f"as {timed[key][0]}")

@@ -232,6 +232,10 @@ class MemberCheckpoints(Checkpoints):
         diverged = [end for found in of_seeds if (end := found.get(str(self.seed), {}).get("diverged_at")) is not None]
         return [round for round in group if all(round < end for end in (*last, *diverged))] + last
 
+    def about(self, round: int) -> Extra:
+        """Returns the JSON data of a checkpoint; of the group, unless the seed was stopped after so many rounds."""
+        return self.own.about(round) if round in self.own.rounds() else super().about(round)
+
     def load(self, round: int) -> tuple[Leaves, Extra]:
         """Returns (name -> leaf, extra) of the seed; see Checkpoints.load."""
         if round in self.own.rounds():

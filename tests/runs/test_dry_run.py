@@ -70,6 +70,21 @@ def test_a_dry_run_times_a_few_rounds_counts_what_is_done_and_writes_nothing(tmp
     assert sum(counts) == 14  # two without clients, three with one per device, one that is evaluated, eight more
 
 
+@pytest.mark.parametrize(
+    "changes, found",
+    [({}, ([3, 1], [3])), ({"seeds_at_once": 2}, ([3, 1], [3])), ({"client_lr": 1e30}, ([0, 0], []))],
+    ids=("alone", "vmapped", "diverged"),
+)
+def test_a_seed_that_ended_has_nothing_left(changes, found, tmp_path):
+    changes |= dict(num_rounds=3, eval_every=1, seeds=[0, 1], strategy="chunked:k=1")
+    config = Config(**SMALL, out_dir=str(tmp_path), **changes)
+    run(config, quiet=True, on_eval=lambda round, seed, read_outs: seed == 1)
+    assert dry_run_command.completed(config, tmp_path) == found
+    (tmp_path / "summary.json").unlink()  # as if it was not finished
+    done, left = dry_run_command.completed(config, tmp_path)
+    assert done == found[0] and left == (found[1] or found[0])
+
+
 def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [f"--{name}={value}" for name, value in SMALL.items() if name != "algorithm"]
