@@ -13,7 +13,7 @@ from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import verified_summary
 from fedwin.runs.run import measure_requirements
-from fedwin.runs.start import fork_round
+from fedwin.runs.start import fork_round, fork_source
 
 _MINUTE, _HOUR = 60, 3600
 _MB = 1e6
@@ -43,12 +43,12 @@ def completed(config: Config, directory) -> tuple[list[int], list[int]]:
     for seed in config.seeds:
         checkpoints = seed_checkpoints(directory, seed)
         try:
-            rounds = checkpoints.rounds()
+            rounds = checkpoints.rounds() or [fork_source(config).round if config.fork_from else 0]
         except OSError as error:
             raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
-        done.append(rounds[-1] if rounds else fork_round(config))
-        stopped = [checkpoints.about(round).get("stopped_at") for round in rounds[-1:]]
-        left += done[-1:] if {ended.get(seed), *stopped} == {None} else []
+        done.append(rounds[-1])
+        if ended.get(seed) is None and checkpoints.about(rounds[-1]).get("stopped_at") is None:
+            left.append(rounds[-1])
     return done, left
 
 
@@ -112,8 +112,8 @@ def show_all(configs: Mapping[str, Config]) -> None:
     for number, (label, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}] {label}", flush=True)
         fields = tuple(repr(getattr(config, name)) for name in decisive)
-        key = (fields, repr(completed(config, pathlib.Path(config.out_dir))))
         try:
+            key = (fields, repr(completed(config, pathlib.Path(config.out_dir))))
             if key in timed:
                 print(f"as {timed[key][0]}")
             else:

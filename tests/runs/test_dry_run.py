@@ -93,6 +93,8 @@ def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypa
     assert ended.status == 0 and not ended.lines, ended
     assert ended.out.count("memory: ") == 1 and "[2/2] fedavg --client_lr=0.2\nas fedavg\n" in ended.out, ended.out
     assert "in all: " in ended.out and not tree_of(tmp_path)
+    (said,) = called("compare", *words, "--fork_from=a").lines
+    assert "2 of 2 runs would be refused" in said
 
 
 def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch):
