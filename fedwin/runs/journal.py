@@ -115,7 +115,8 @@ class Journal:
         Args:
           after: completed rounds.
           values: read-out -> metric -> value.
-          train_loss: mean loss of the round, None before the first one and for an empty cohort.
+          train_loss: mean loss of the round, None before the first one, for an empty cohort, and of an algorithm whose
+            clients report none.
         """
         line: Line = {"seed": self.seed, "round": after}
         if clients is not None:
@@ -162,10 +163,10 @@ class Journal:
           clients: evaluation of the last round on each client's own examples, or None.
 
         Returns:
-          The training loss of every round [R_max]; for an empty cohort, that of the round before.
+          The training loss of every round [R_max]; for an empty cohort, that of the round before; NaN without one.
         """
         with np.errstate(invalid="ignore"):  # an empty cohort's is 0 / 0
-            loss = metrics["loss"].value if "loss" in metrics else np.zeros(len(flags))
+            loss = metrics["loss"].value if "loss" in metrics else np.full(len(flags), np.nan)
         empty = np.zeros(count, bool) if self.attendance is None else self.attendance.is_empty(completed, count)
         for r in range(count):
             after = completed + r + 1
@@ -175,12 +176,13 @@ class Journal:
                     read_out: {metric: of_rounds[r] for metric, of_rounds in by_metric.items()}
                     for read_out, by_metric in evaluations.items()
                 }
-            finite = empty[r] or np.isfinite(loss[r])
+            unknown = empty[r] or "loss" not in metrics
+            finite = unknown or np.isfinite(loss[r])
             diverged = not finite or (values is not None and not np.isfinite(values["model"]["loss"]))
             if diverged and self.diverged_at is None:
                 self.diverged_at = after
             stopped = values is not None and self.write_evaluation(
-                after, values, None if empty[r] else float(loss[r]), clients if r == count - 1 else None
+                after, values, None if unknown else float(loss[r]), clients if r == count - 1 else None
             )
             if diverged and stop:
                 break

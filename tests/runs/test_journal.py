@@ -1,5 +1,6 @@
 """The journal of a run: metrics.jsonl, TensorBoard events, and which evaluations the means of a summary cover."""
 
+import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
@@ -85,6 +86,12 @@ def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
     config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
     summary = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
+
+
+def test_clients_that_report_no_loss_have_none():
+    found = Journal(0)
+    found.record(0, {}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1, stop=True)
+    assert found.lines[0]["train_loss"] is None and found.diverged_at is None
 
 
 def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
