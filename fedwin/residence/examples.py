@@ -140,8 +140,7 @@ class StreamedExamples(TrainingExamples):
       own: positions in the mesh of this process's devices.
 
     Attributes:
-      capacity: examples that a usual dispatch has room for.
-      capacities: all sizes that dispatches are padded to.
+      capacities: sizes that dispatches are padded to, that of a usual one first.
     """
 
     def __init__(
@@ -162,7 +161,6 @@ class StreamedExamples(TrainingExamples):
         self.rounds = int(max(1, min(rounds, dispatch_bytes // max(per_round, 1))))
         self.clients = min(self.rounds * width, federation.num_clients)
         self.capacities = capacities(self.sizes, self.clients)
-        self.capacity = self.capacities[0]
         self.weight = client_weights(self.sizes)
         train = federation.dataset.train
         features = {name: train[name] for name in ("x", "y")}
@@ -174,7 +172,7 @@ class StreamedExamples(TrainingExamples):
 
     @property
     def nbytes(self) -> int:
-        return 2 * self.capacity * self.example_bytes  # the dispatch that is trained on, and the next one
+        return 2 * self.capacities[0] * self.example_bytes  # the dispatch that is trained on, and the next one
 
     def prefetch(self, cohort: Cohort) -> None:
         if _name(cohort) not in self._prefetched:

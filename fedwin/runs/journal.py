@@ -189,12 +189,6 @@ class Journal:
             if stopped:
                 self.stopped_at = after
                 break
-        return self._without_gaps(loss, empty)
-
-    def _without_gaps(self, loss: np.ndarray, empty: np.ndarray) -> np.ndarray:
-        """Returns the losses of a dispatch, those of empty cohorts replaced by the one before."""
-        if self.attendance is None:
-            return loss
         filled = np.array(loss)
         for r, missing in enumerate(empty):
             filled[r] = self._loss = self._loss if missing else filled[r]

@@ -280,16 +280,6 @@ def _placed(run: engine.RunState) -> engine.RunState:
     return with_rings(placed(without), lambda name, node: in_files.get(name, node.ring))
 
 
-def _rows_of(trained: TrainedModel, ids: np.ndarray):
-    """Returns the rows of clients, leaves [n, ...]: stored ones, or initial ones for clients without a stored row."""
-    prepared, table = trained.prepared, trained.run.table
-    if not isinstance(table, SavedTable):
-        return tree.map(lambda leaf: leaf[ids], table)
-    initial = prepared.start(trained.seed, 1)
-    first = InitialRows(prepared.algorithm, initial.params, seed_keys(trained.seed)["init"], len(ids))
-    return saved_or_initial_rows(table, ids, first)
-
-
 class _Row(NamedTuple):
     """A client's row and the model that it trained."""
 
@@ -374,7 +364,12 @@ def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
     work = local.work_of_cohort(prepared.local_work, trained.seed, int(trained.run.round), ids)
     cohort = core.Cohort.of(ids, rows=rows[0], slots=slots, work=work)
 
-    client_rows = _rows_of(trained, ids)
+    if isinstance(table := trained.run.table, SavedTable):
+        initial = prepared.start(trained.seed, 1)
+        first = InitialRows(prepared.algorithm, initial.params, seed_keys(trained.seed)["init"], len(ids))
+        client_rows = saved_or_initial_rows(table, ids, first)
+    else:
+        client_rows = tree.map(lambda leaf: leaf[ids], table)
 
     def trained_models(run, client_rows, store):
         model = Variables(run.params, run.stats)

@@ -140,15 +140,12 @@ def environment(platform_name: str, convolves: bool = False) -> dict[str, str]:
     settings = jax.config.values
     options = {name: str(getattr(jax.config, name, settings[name])) for name in JAX_OPTIONS if name in settings}
     variables = {name: os.environ.get(name, "") for name in VARIABLES}
-    recorded = libraries | options | variables | {"XLA_FLAGS": _xla_flags(os.environ.get("XLA_FLAGS", ""))}
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    decisive = sorted(flag for flag in flags if not flag.lstrip("-").startswith(HARMLESS_XLA_FLAGS))
+    recorded = libraries | options | variables | {"XLA_FLAGS": " ".join(decisive)}
     if platform_name == "cpu":
         recorded |= {"processor": _processor(), "cores": str(jax_config.num_cores()), "oneDNN": _onednn(convolves)}
     return recorded
-
-
-def _xla_flags(text: str) -> str:
-    """Returns the flags without those that change no numbers, in a fixed order."""
-    return " ".join(sorted(flag for flag in text.split() if not flag.lstrip("-").startswith(HARMLESS_XLA_FLAGS)))
 
 
 def _processor() -> str:

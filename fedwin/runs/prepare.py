@@ -134,11 +134,6 @@ class PreparedRun:
         masks = {seed: federation.info.get("attacker") for seed, federation in self.federations.items()}
         return {str(seed): np.flatnonzero(mask).tolist() for seed, mask in masks.items() if mask is not None}
 
-    @property
-    def is_user_defined(self) -> bool:
-        """Whether the algorithm is the user's own."""
-        return not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin.")
-
     @functools.cached_property
     def shapes(self) -> core.Variables:
         """Shapes of the model's parameters and statistics."""
@@ -153,7 +148,8 @@ class PreparedRun:
         """
         seed, federation = next(iter(self.federations.items()))
         store, n_max = federation.shapes(), federation.buckets[-1]
-        if self.is_user_defined:  # function by function, so that messages name the one with the error
+        if not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin."):
+            # A user's own: function by function, so that messages name the one with the error.
             traced = ALGORITHMS.build(self.config.algorithm, self.setting, self.solver)
             check_round(traced, self.shapes, store, n_max)
 

@@ -119,15 +119,11 @@ class Schedule:
         if self.checkpoint_every:
             ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
         if self.ends_at_evaluations:
-            ends.append(self._next_evaluation(completed))
+            ends.append((completed // self.eval_every + 1) * self.eval_every)
+            ends.append(max(completed, self.num_rounds - self.final_evals) + 1)
         if self.clients_every:
             ends.append((completed // self.clients_every + 1) * self.clients_every)
         return min([*ends, *(round for round in self.keep_rounds if round > completed)])
-
-    def _next_evaluation(self, completed: int) -> int:
-        """Returns the first evaluated round after `completed`."""
-        periodic = (completed // self.eval_every + 1) * self.eval_every
-        return min(periodic, max(completed, self.num_rounds - self.final_evals) + 1, self.num_rounds)
 
     @property
     def longest(self) -> int:
