@@ -110,10 +110,3 @@ def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path
     assert [round for round, *_ in recorder.seen] == ([6, 9] if stop_at == 7 else [6, 9, 10, 11, 12])
     assert summary["seeds"][0].get("stopped_at") == (9 if stop_at == 7 else None)
     assert lines(path) == [line for line in lines(plain[0], 0) if line["round"] <= (9 if stop_at == 7 else 12)]
-
-
-@pytest.mark.slow
-def test_a_divergence_is_told_as_such_even_where_a_callback_stops(tmp_path):
-    diverging = placed(SMALL, tmp_path / "run", client_lr=1e30, eval_every=1, model="digits_mlp:hidden=8")
-    entry = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)["seeds"][0]
-    assert entry["diverged_at"] == 1 and "stopped_at" not in entry and entry["last"] is None

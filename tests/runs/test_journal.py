@@ -12,13 +12,8 @@ from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 
 def line(seed, round):
-    return {
-        "seed": seed,
-        "round": round,
-        "model": {"accuracy": 0.5, "loss": float("nan")},
-        "train_loss": None,
-        "seconds": 1.0,
-    }
+    model = {"accuracy": 0.5, "loss": float("nan")}
+    return {"seed": seed, "round": round, "model": model, "train_loss": None, "seconds": 1.0}
 
 
 def events(directory, seed):
@@ -48,12 +43,8 @@ def test_lines_are_truncated_by_seed_and_round_and_incomplete_ones_removed(tmp_p
     book.truncate_after(1, 5)
     book.write(line(1, 10))
     book.close()
-    assert [(x["seed"], x["round"]) for x in read_lines(tmp_path / "metrics.jsonl")] == [
-        (0, 5),
-        (0, 10),
-        (1, 5),
-        (1, 10),
-    ]
+    found = [(line["seed"], line["round"]) for line in read_lines(tmp_path / "metrics.jsonl")]
+    assert found == [(0, 5), (0, 10), (1, 5), (1, 10)]
     assert [step for tag, step in events(tmp_path, 0) if tag == "model/accuracy"] == [5, 10]
     assert [step for tag, step in events(tmp_path, 1) if tag == "model/accuracy"] == [5, 10]
 

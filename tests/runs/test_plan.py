@@ -17,9 +17,6 @@ from tests.refusals import refused
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 
 
-PARTS = ("host", "device")
-
-
 def of(strategy=None, **changes) -> Requirements:
     return make_plan(prepare(dataclasses.replace(BASE, **changes)), strategy or Strategy()).requirements
 
@@ -42,8 +39,8 @@ def test_what_flags_change():
     on_host = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=1)
     assert on_host.host["client table"] > on_host.device["client table"] > 0
     longer = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=3)
-    rows = {part: getattr(longer, part)["client table"] - getattr(on_host, part)["client table"] for part in PARTS}
-    assert rows["host"] == 2 * rows["device"] > 0  # the dispatch that is written back, and the prefetched one
+    more = lambda part: getattr(longer, part)["client table"] - getattr(on_host, part)["client table"]
+    assert more("host") == 2 * more("device") > 0  # the dispatch that is written back, and the prefetched one
     in_file = of(algorithm="scaffold", table="file", num_clients=100, rounds_per_dispatch=1)
     assert 0 < in_file.host["client table"] < on_host.host["client table"]
     assert in_file.host["checkpoint"] < on_host.host["checkpoint"]
@@ -74,11 +71,8 @@ def test_the_largest_part_is_named_with_its_remedy():
 
 def test_memory_of_this_host_and_its_container(tmp_path):
     assert available().host > 1 << 26 and available().device is None
-    for name, text in {
-        "memory.max": "1000",
-        "memory.current": "700",
-        "memory.stat": "anon 5\ninactive_file 100",
-    }.items():
+    texts = {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 5\ninactive_file 100"}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text)
     assert machine._cgroup_memory(tmp_path) == 400
     (tmp_path / "memory.max").write_text("max")
