@@ -168,7 +168,7 @@ def main(argv: list[str]) -> None:
     changes = {name: value for name, value in usual.items() if name not in config_flags.given_fields()}
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
     launcher = launching.chosen()
-    if requirements.requested():
+    if flags.FLAGS.dry_run:
         requirements.show_all(plan(methods, base))
         return
     compare(methods, base, picture_format.chosen(), launcher)

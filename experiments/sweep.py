@@ -105,7 +105,7 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
             "search=optuna: several processes can't compute its runs together; start the same command several times "
             "without --distributed, they share the study."
         )
-    if requirements.requested():
+    if given.dry_run:
         raise UserError("search=optuna draws its runs one by one; for --dry_run leave out --search and name values.")
     unused.refuse(["print_jobs"], "on a search", "start its command in several jobs, which share the study")
     select, base = select_metric(given.select, config_flags.config_from_flags(), space)
@@ -160,7 +160,7 @@ def main(argv: list[str]) -> None:
     folder, configs = plan(base, axes, given.max_runs)
     launcher = launching.chosen()
     sweeps.check_runs(configs, given.readout, here=launcher is None)
-    if requirements.requested():
+    if given.dry_run:
         requirements.show_all(configs)
         return
     points = {grid.label(point): point for point in grid.points(axes)}

@@ -101,7 +101,7 @@ def main(argv: list[str]) -> None:
     """Trains the run of the flags, or the main job."""
     jax_config.use_every_core()
     config = config_flags.config_from_flags()
-    if requirements.requested():
+    if flags.FLAGS.dry_run:
         for run in [config] if decides_run() else configs(config).values():
             requirements.show(run)
         return

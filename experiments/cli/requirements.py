@@ -63,11 +63,6 @@ def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
     groups["execution"].append("dry_run")
 
 
-def requested(flag_values: flags.FlagValues = flags.FLAGS) -> bool:
-    """Whether --dry_run is given."""
-    return bool(flag_values["dry_run"].value)
-
-
 def show(config: Config) -> float:
     """Prints the requirements of a run; returns its expected seconds.
 

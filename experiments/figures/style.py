@@ -58,14 +58,7 @@ DATED = {"pdf": "CreationDate", "svg": "Date"}
 # Fractions are drawn in percent.
 PERCENT = 100
 # Points at the edge of the axes, and their text in a legend.
-LOST: Any = {
-    "linestyle": "none",
-    "marker": "x",
-    "markersize": 7,
-    "markeredgewidth": 1.8,
-    "clip_on": False,
-    "zorder": 4,
-}
+LOST: Any = {"linestyle": "none", "marker": "x", "markersize": 7, "markeredgewidth": 1.8, "clip_on": False, "zorder": 4}
 NOT_TO_SCALE = "diverged, or near chance: not to scale"
 
 
