@@ -23,6 +23,9 @@ Summaries = Mapping[str, Summary]
 KINDS = {"client": "as it is", "personal": "clients' own models", "unseen": "as it is, new clients"}
 # The metric that comes first where a run has it: of classes, and of continuous labels.
 MAIN_METRICS = ("accuracy", "r2")
+# The figures over clients, which their metrics' names end in: client_accuracy_worst10.
+PERCENTILES = (5, 25, 50, 75, 95)
+FIGURES = ("mean", "weighted", "std", "worst10", "best10", *(f"p{p}" for p in PERCENTILES))
 # The metric of a backdoor.
 ATTACKED = "attack_success"
 # Words of metrics' names that are written otherwise.

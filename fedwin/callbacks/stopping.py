@@ -1,12 +1,11 @@
 """Early stopping: rules that end a seed by its evaluations (--early_stopping), and their registry."""
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedwin.callbacks.protocol import Callback, ReadOuts
-from fedwin.callbacks.scores import is_lower, reaches
+from fedwin.callbacks.scores import FIGURES, is_lower, reaches
 from fedwin.errors import UserError
 from fedwin.registry import Registry, nearest
 from fedwin.registry.ranges import Finite, NonNegative, PositiveInt
@@ -16,8 +15,6 @@ STOPPING_RULES = Registry("stopping rule", rule="a seed ends when")
 
 # Prefix of metrics on held-out examples; all others are those of the test examples.
 VALIDATION_PREFIX = "val_"
-# Ending of figures over clients, such as client_accuracy_worst10.
-_OF_CLIENTS = re.compile("_(mean|weighted|std|worst10|best10|p[0-9]+)$")
 
 
 class StoppingRule(NamedTuple):
@@ -116,7 +113,7 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
         or needs classes.
     """
     rule = STOPPING_RULES.build(choice)
-    if _OF_CLIENTS.search(rule.metric):
+    if rule.metric.rpartition("_")[2] in FIGURES:
         raise UserError(f"early_stopping={choice}: not every evaluation has {rule.metric}; name metric=val_accuracy.")
     if task == "regression" and "accuracy" in rule.metric:
         raise UserError(f"early_stopping={choice}: continuous labels have no {rule.metric}; name metric=val_rmse.")

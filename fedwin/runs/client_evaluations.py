@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from fedwin import engine
-from fedwin.callbacks.scores import is_lower
+from fedwin.callbacks.scores import FIGURES, PERCENTILES, is_lower
 from fedwin.core import Cohort, Mean
 from fedwin.engine import client_evaluation, evaluate
 from fedwin.engine.client_evaluation import PERSONAL, PLAIN, ClientProbe, EvaluatedClients
@@ -29,7 +29,6 @@ Table = dict[str, np.ndarray]
 # Kind -> metric -> Mean with leaves [n, M], on the host.
 Results = dict[str, dict[str, Mean]]
 
-PERCENTILES = (5, 25, 50, 75, 95)
 # `worst10` and `best10` are means of one client in so many.
 TAIL = 10
 # Prefix of the metrics of clients that never train.
@@ -217,9 +216,8 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     """
     counted = metric.weight > 0
     metric = jax.tree.map(lambda leaf: leaf[counted], metric)
-    names = ("mean", "weighted", "std", "worst10", "best10", *(f"p{p}" for p in PERCENTILES))
     if not len(values := metric.value):
-        return dict.fromkeys(names, float("nan"))
+        return dict.fromkeys(FIGURES, float("nan"))
     ascending = np.sort(values)
     tail = -(-len(values) // TAIL)
     ends = [float(ascending[:tail].mean()), float(ascending[-tail:].mean())]
@@ -228,7 +226,7 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     with np.errstate(invalid="ignore"):
         first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
         spread, above = (np.percentile(values, PERCENTILES, method=method) for method in ("linear", "higher"))
-        return dict(zip(names, (*first, *map(float, np.where(np.isnan(spread), above, spread))), strict=True))
+        return dict(zip(FIGURES, (*first, *map(float, np.where(np.isnan(spread), above, spread))), strict=True))
 
 
 def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results: Mapping[str, Results]) -> Table:
