@@ -102,9 +102,10 @@ def _label_counts(cohort: list[Member], padding: Padding, num_classes: int | Non
         return {}
     counts = np.zeros((padding.clients, num_classes), np.int32)
     for k, member in enumerate(cohort):
-        labels = np.asarray(member.examples["y"])
-        if not 0 <= labels.min() <= labels.max() < num_classes:
-            raise UserError(f"as_fedjax: {member.name!r} has labels outside of 0..{num_classes - 1}; set num_classes.")
+        labels = np.asarray(member.examples.get("y", ()))
+        if labels.dtype.kind not in "biu" or not 0 <= labels.min() <= labels.max() < num_classes:
+            wanted = f"the labels 'y' of {member.name!r} must be integers in 0..{num_classes - 1}"
+            raise UserError(f"as_fedjax: {wanted}; set num_classes, or omit it.")
         counts[k] = np.bincount(labels.reshape(-1), minlength=num_classes)
     return {"train": counts, "validation": np.zeros_like(counts)}
 

@@ -169,9 +169,10 @@ def test_what_is_missing_is_named():
     with pytest.raises(UserError, match="total_examples"):
         fed = as_fedjax(build("scaffold:control_weighting=samples"))
         fed.apply(fed.init(params), clients)
-    for classes, words in ((None, "set num_classes"), (problem.CLASSES - 1, "labels outside of 0..1; set num_classes")):
+    halves = problem.sampler(data.preprocess_batch(lambda batch: batch | {"y": batch["y"] / 2}), 4).sample()
+    for classes, cohort, words in (None, clients, ""), (2, clients, "integers in 0..1; "), (3, halves, "in 0..2; "):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
-        refused(words, fed.apply, fed.init(params), clients)
+        refused(f"{words}set num_classes", fed.apply, fed.init(params), cohort)
     refused("agnostic weighs clients by their numbers", as_fedjax(build("agnostic:lr=1")).init, params)
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
