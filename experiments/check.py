@@ -23,7 +23,7 @@ from absl import flags
 import fedwin
 from fedwin.errors import UserError
 
-from .cli import subcommand
+from .cli import subcommand, unused
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # The check that needs the extra `docs`.
@@ -125,6 +125,8 @@ def main(argv: list[str]) -> None:
     """Runs all checks; ends with status 1 if any fails."""
     if not (ROOT / "setup.cfg").is_file():
         raise UserError("the checks need a checkout, with setup.cfg and tests.")
+    modes = [name for name in ("release", "job", "fast", "tests") if flags.FLAGS[name].value]
+    unused.refuse(modes[1:], f"with --{modes[0]}" if modes else "")
     if flags.FLAGS.release:
         sys.exit("\n".join(unreleased()) or 0)
     if name := flags.FLAGS.job:

@@ -82,6 +82,8 @@ UNUSED = [
     ("partition --plot=none --shown=3", "--shown | --plot=none"),
     *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
     ("runs --yes", "--yes | without --delete"),
+    ("check --fast --tests", "--tests | with --fast"),
+    ("check --release --job=wheel", "--job | with --release"),
     ("speedrun --keep", "--keep | without `check FOLDER`"),
     ("prepare --list --nodownload", "--download | with --list"),
     ("figure stored.json --metric=loss", "--metric | on a stored figure"),
@@ -102,7 +104,7 @@ UNUSED = [
     ("bench --cases=digits --cohort=lenet5=2x2x32", "lenet5 is not measured"),
 ]
 # Subcommands that use all of their flags in every call, or have none; `reproduce` and `view` have separate tests.
-ALL_USED = {"train", "list", "curves", "citation", "export", "check", "docs", "readme", "reproduce", "view"}
+ALL_USED = {"train", "list", "curves", "citation", "export", "docs", "readme", "reproduce", "view"}
 
 
 def test_every_subcommand_has_its_unused_flags_tested():
