@@ -187,7 +187,8 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
     sent = dataclasses.asdict(dataclasses.replace(case, published=None))
     device = "cuda" if options.device == "gpu" else "cpu"
     request = {"case": sent, "device": device, "precision": options.precision}
-    variables = {"PYTHONPATH": str(pathlib.Path(fedwin.__file__).parents[1])}
+    paths = [str(pathlib.Path(fedwin.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {"PYTHONPATH": os.pathsep.join(paths)}
     variables |= {"JAX_PLATFORMS": "cpu"} if options.device == "cpu" else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if cache := jax.config.values["jax_compilation_cache_dir"]:
         variables["JAX_COMPILATION_CACHE_DIR"] = cache

@@ -41,7 +41,8 @@ def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
     staging.stage(folder)
     options = ["-W", "--keep-going", "-Nb", "html", "-c", str(CONFIGURATION), "-d", str(folder / "doctrees")]
     # The gallery trains in this process: its runs belong beside its pages, whatever the user's variables say.
-    environment = os.environ | {"PYTHONPATH": str(staging.ROOT), "MPLBACKEND": "agg"}
+    paths = [str(staging.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "MPLBACKEND": "agg"}
     command = [sys.executable, "-m", "sphinx", *options, "-D", f"plot_gallery={int(gallery)}"]
     command += [str(folder / "source"), str(folder / "html")]
     with subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True) as sphinx:

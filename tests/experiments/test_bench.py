@@ -6,13 +6,15 @@ import sys
 import jax
 import numpy as np
 import pytest
+from absl import flags
 
 from experiments import bench
+from experiments.cli import subcommand
 from experiments.tools import operations, timer
 from experiments.tools.peers import cases
 from fedwin import models
 from fedwin.models.convolution.conv import conv_general_dilated
-from tests.misuse.calls import called
+from tests.misuse.calls import called, own_flags
 
 TOY = """
 import json, sys, time
@@ -43,6 +45,16 @@ def test_contestants_take_turns_and_absent_ones_are_named():
     assert sum("turn " in line for line in lines) == 3
     late = timer.take_turns(some[:1], timer.Effort(3, 0.05, 10, start_seconds=-1), lines.append)
     assert late == ({}, {"fedwin": "no time left"})
+
+
+def test_contestants_have_the_users_packages(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "own:more")
+    with own_flags():
+        bench.define_flags()
+        subcommand.define_import()
+        flags.FLAGS(["bench", "--peers=fedjax"])
+        runners = bench.contestants(cases.CASES["digits"], flags.FLAGS, sys.executable)
+    assert len(runners) == 3 and all(each.variables["PYTHONPATH"].endswith(":own:more") for each in runners)
 
 
 def test_shares_of_the_peak_follow_operations_and_seeds():

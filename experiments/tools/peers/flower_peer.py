@@ -7,7 +7,9 @@ import pathlib
 import time
 
 # Ray's processes find this folder by it; must be set before they start.
-os.environ["PYTHONPATH"] = str(pathlib.Path(__file__).resolve().parent)
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(pathlib.Path(__file__).resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
 import cases
