@@ -225,8 +225,8 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
 
         y <- C - 1 - y
 
-    The label counts that losses read (weighted softmax) are those of the flipped labels. Examples that clients hold out
-    for validation keep their labels.
+    All label counts that losses read (weighted softmax) are those of flipped labels, also the counts of the examples
+    that a client holds out for validation; evaluations on these use their own labels.
 
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.

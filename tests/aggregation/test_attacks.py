@@ -85,11 +85,11 @@ def test_gaussian_attackers_send_noise_that_is_paired_over_methods():
 def flipped_problem(mask, **kwargs):
     """The classifier, and the same with flipped labels and counts where a mask is set."""
     p = testing.classification(**kwargs)
+    p.store.info["validation"] = np.roll(p.store.info["train"], 1)
     y, offset = np.asarray(p.store.examples["y"]).copy(), np.asarray(p.store.offset)
-    info = jax.tree.map(lambda leaf: np.asarray(leaf).copy(), p.store.info)
+    info = jax.tree.map(lambda counts: np.where(mask[:, None], counts[:, ::-1], counts), p.store.info)
     for id in np.flatnonzero(mask):
         y[offset[id] : offset[id + 1]] = 2 - y[offset[id] : offset[id + 1]]
-        info["train"][id] = info["train"][id][::-1]
     return p, p._replace(store=p.store._replace(examples=p.store.examples | {"y": jnp.asarray(y)}, info=info))
 
 
