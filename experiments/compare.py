@@ -161,7 +161,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
 
 def main(argv: list[str]) -> None:
     """Runs the methods, prints their table and the paths of the files."""
-    unused.refuse(["algorithm"], "in a comparison", "name the algorithms by --methods=NAME and omit it")
+    unused.refuse(["algorithm"], "in a comparison", f"name the algorithms by --methods=NAME and {unused.OMIT}")
     jax_config.use_every_core()
     methods = flags.FLAGS.methods or every_method()
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING

@@ -131,7 +131,7 @@ def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
 
 def _refuse_replaced(fields: Collection[str]) -> None:
     """Raises UserError if a flag is given beside an axis; values of a repeated flag are added to those of the axis."""
-    unused.refuse([config_flags.flag_of(name) for name in fields], "beside an axis of the grid for it")
+    unused.refuse([config_flags.flag_of(name) for name in fields], "beside an axis of the grid for it", unused.OMIT)
 
 
 def _report(sweep: Sweep, folder: pathlib.Path) -> None:

@@ -6,6 +6,8 @@ from absl import flags
 
 from fedwin.errors import UserError
 
+OMIT = "omit it (if a preset sets it, from a copy: fedwin list presets NAME > my.flags)"
+
 
 def refuse(names: Iterable[str], reason: str, remedy: str = "omit it") -> None:
     """Checks that flags without effect are not given, on the command line or in a flagfile.

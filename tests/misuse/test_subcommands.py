@@ -77,7 +77,10 @@ EXPORT = [
 UNUSED = [
     ("compare --methods=fedavg --algorithm=fedavg", "--algorithm | in a comparison | --methods=NAME"),
     ("sweep --grid=client_lr=0.1 --client_lr=0.2", "--client_lr | axis of the grid"),
-    ("sweep --grid=algorithm=fedavg --algorithm=scaffold", "--algorithm | axis of the grid"),
+    (
+        "sweep --grid=algorithm=fedavg --flagfile=digits_sparseloco",
+        "--algorithm | axis of the grid | list presets NAME >",
+    ),
     ("partition --plot=none --out=x.png", "--out | --plot=none"),
     ("partition --plot=none --shown=3", "--shown | --plot=none"),
     *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
