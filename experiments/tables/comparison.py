@@ -131,8 +131,7 @@ def write(
     """Writes comparison.csv, comparison.md and comparison.png; returns the rows."""
     rows = rows_of(summaries, configs)
     remarks = notes(rows, summaries)
-    records = [_csv_row(row) for row in rows]
-    formats.write_csv(folder / "comparison.csv", list(records[0]), (record.values() for record in records))
+    formats.write_runs(folder / "comparison.csv", [_csv_row(row) for row in rows])
     table = formats.markdown_table(_head(rows), [_cells(row) for row in rows])
     formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
     draw_picture(rows, folder / f"comparison.{form}")

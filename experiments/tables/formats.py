@@ -1,8 +1,10 @@
 """Table cells and layouts: Markdown and CSV."""
 
+import contextlib
 import csv
 import io
 import pathlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +35,14 @@ def write_csv(path: pathlib.Path, head: Sequence[str], rows: Iterable[Iterable[A
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *rows])
     replace_text(path, text.getvalue())
+
+
+def write_runs(path: pathlib.Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes rows of runs to a CSV file; says how many runs the table that it replaces has besides."""
+    with contextlib.suppress(OSError, csv.Error), path.open(errors="replace", newline="") as file:
+        if lost := {row.get("fingerprint") for row in csv.DictReader(file)} - {row["fingerprint"] for row in rows}:
+            print(f"note: {path} had {len(lost)} other run(s); their own command writes it again", file=sys.stderr)
+    write_csv(path, list(rows[0]), (row.values() for row in rows))
 
 
 def shown(interval: Interval) -> Interval:

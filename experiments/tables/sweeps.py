@@ -232,7 +232,7 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
         row["rounds_per_second"] = scores.rounds_per_second(summary)
         row |= {"command": command_line.train_command(config), "fingerprint": summary["fingerprint"]}
         rows.append(row)
-    formats.write_csv(path, list(rows[0]), (row.values() for row in rows))
+    formats.write_runs(path, rows)
 
 
 def _cells(sweep: Sweep, label: str) -> list[str]:

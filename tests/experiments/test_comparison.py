@@ -50,7 +50,7 @@ def written(tmp_path):
             lines = [{"seed": seed, "round": round} | sizes[round] for seed in range(count) for round in (0, 10)]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             configs[method] = Config(out_dir=str(folder), seeds=list(range(count)), algorithm="fedavg")
-            summaries[method] = summary(values[:count])
+            summaries[method] = summary(values[:count]) | {"fingerprint": method}
         configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
         rows = comparison.write(tmp_path, summaries, configs)
         with open(tmp_path / "comparison.csv", newline="") as file:
@@ -91,7 +91,7 @@ def test_differences_are_paired(written, tmp_path):
     assert (tmp_path / "comparison.png").stat().st_size > 5000
 
 
-def test_fewer_than_three_seeds_have_a_difference_and_no_interval(written, tmp_path):
+def test_fewer_than_three_seeds_have_a_difference_and_no_interval(written, tmp_path, capsys):
     """Student's t for two seeds is 12.7 standard errors, too wide to be of use."""
     arguments, table = written(2)
     found = next(row for row in table if (row["method"], row["readout"]) == ("scaffold", "model"))
@@ -100,7 +100,10 @@ def test_fewer_than_three_seeds_have_a_difference_and_no_interval(written, tmp_p
     shown = comparison.text(*arguments)
     assert "+-" not in shown and "56.50 (n = 2)" in shown
     assert comparison.FEW_SEEDS in (tmp_path / "comparison.md").read_text()
-    assert (tmp_path / "comparison.png").stat().st_size > 5000
+    assert (tmp_path / "comparison.png").stat().st_size > 5000 and not capsys.readouterr().err
+    few = {"iid": arguments[1]["iid"], "bad": arguments[1]["bad"]}
+    comparison.write(tmp_path, few, {row.method: row.config for row in arguments[0] if row.method in few})
+    assert "comparison.csv had 2 other run(s); their own command writes it again" in capsys.readouterr().err
 
 
 def test_only_methods_on_the_same_data_are_compared():
