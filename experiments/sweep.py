@@ -61,12 +61,13 @@ def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str
     """Returns the metric that selects the best run, and `base` with the evaluation that it needs.
 
     Raises:
-      UserError: the metric does not exist, or no examples are held out for it.
+      UserError: runs do not have the metric, or no examples are held out for it.
     """
     holds_out = bool(base.val_fraction) or "val_fraction" in axes
-    loss = LOSSES.entries[LOSSES.check(base.loss).name]
-    select = select or "val_" * holds_out + ("r2" if loss.facts["continuous"] else "accuracy")
-    one_of("select", select, METRICS)
+    continuous = LOSSES.entries[LOSSES.check(base.loss).name].facts["continuous"]
+    select = select or "val_" * holds_out + ("r2" if continuous else "accuracy")
+    others = () if "loss" in axes else ("accuracy",) if continuous else ("r2", "rmse")
+    one_of("select", select, [name for name in METRICS if name.removeprefix("val_") not in others])
     if not select.startswith("val_"):
         return select, base
     if not holds_out:

@@ -36,6 +36,7 @@ REPRODUCE = [
 ]
 SWEEP = [
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
+    ("sweep --grid=client_lr=0.1 --select=rmse --model=digits_mlp", "select=rmse | accuracy, loss"),
     ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | Available: model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
     ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
@@ -77,10 +78,7 @@ EXPORT = [
 UNUSED = [
     ("compare --methods=fedavg --algorithm=fedavg", "--algorithm | in a comparison | --methods=NAME"),
     ("sweep --grid=client_lr=0.1 --client_lr=0.2", "--client_lr | axis of the grid"),
-    (
-        "sweep --grid=algorithm=fedavg --flagfile=digits_sparseloco",
-        "--algorithm | axis of the grid | list presets NAME >",
-    ),
+    ("sweep --grid=algorithm=fedavg --flagfile=digits_sparseloco", "--algorithm | axis | list presets NAME >"),
     ("partition --plot=none --out=x.png", "--out | --plot=none"),
     ("partition --plot=none --shown=3", "--shown | --plot=none"),
     *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
