@@ -45,7 +45,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if len(argv) < 2:
         raise UserError("name the runs: fedwin curves RUN ..., directories of runs or packed runs (*.tar.xz).")
-    out = picture_format.path_of("curves" if options.out is None else options.out, "curves.png", options.format)
+    out = picture_format.path_of(options.out, "curves", options.format)
     series = sources.series(argv[1:], options.readouts, options.labels)
     result = curves.compute(
         series,

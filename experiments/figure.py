@@ -283,8 +283,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
     else:
         unused.refuse_others(("out", "format", "title", *KINDS[kind][1]), GROUPS, f"on a figure of kind {kind}")
-    usual = pathlib.Path(kind).stem
-    out = picture_format.path_of(usual if options.out is None else options.out, f"{usual}.png", options.format)
+    out = picture_format.path_of(options.out, pathlib.Path(kind).stem, options.format)
     if redrawn:
         stored.redraw(kind, out, options.title)
     else:

@@ -22,22 +22,24 @@ def chosen(flag_values: flags.FlagValues = flags.FLAGS) -> str:
     return (NAME in flag_values and flag_values[NAME].value) or FORMATS[0]
 
 
-def path_of(text: str, usual: str, form: str | None = None) -> str:
+def path_of(text: str | None, usual: str, form: str | None = None) -> str:
     """Returns the path of a picture, with the suffix of its format appended if it has none.
 
     Args:
-      text: the value of --out.
-      usual: the default, for the error message.
+      text: the value of --out; None: the default.
+      usual: the default, without suffix.
       form: the value of --format; None: that of the suffix, or PNG.
 
     Raises:
       UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a run's file.
     """
+    if text is None:
+        return f"{usual}.{form or FORMATS[0]}"
     path = pathlib.Path(text)
     if len(path.name.encode()) > 250:
         raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
     if not path.name or path.is_dir():
-        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.")
+        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.{form or FORMATS[0]}.")
     if not path.parent.is_dir():
         raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
     if path.stem in ("config", "summary") and path.with_name("config.json").is_file():

@@ -79,5 +79,8 @@ def test_a_picture_and_what_it_shows(line, place, tmp_path, monkeypatch):
     assert ended.status == 0, ended.lines
     kind = arguments[1] if arguments[0] == "figure" else "curves"
     assert json.loads((tmp_path / "one.json").read_text())["kind"] == kind
-    assert calls.called("figure", str(tmp_path / "one.json"), f"--out={tmp_path / 'two.png'}").status == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.json").rename("two.json")
+    (tmp_path / "two").mkdir()  # not in the way of two.png
+    assert calls.called("figure", "two.json").status == 0
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
