@@ -169,6 +169,7 @@ def main(argv: list[str]) -> None:
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
     launcher = launching.chosen()
     if flags.FLAGS.dry_run:
+        formats.check_folder(pathlib.Path(base.out_dir))
         requirements.show_all(plan(methods, base))
         return
     compare(methods, base, picture_format.chosen(), launcher)

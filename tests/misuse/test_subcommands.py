@@ -25,6 +25,7 @@ COMPARE = [
     ),
     (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
+    ("compare --methods=fedavg --out_dir=fieldless --dry_run", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
 ]
 REPRODUCE = [
