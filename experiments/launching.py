@@ -216,7 +216,7 @@ def chosen(values: flags.FlagValues = flags.FLAGS) -> Launcher | None:
     if not (values.launcher or values.print_jobs):
         return None
     if values.dry_run or multi_process.is_joined():
-        unused.refuse(FLAGS, "with --dry_run and --distributed")
+        unused.refuse(FLAGS, "with --dry_run or in several processes")
     if values.print_jobs:
         unused.refuse(["launcher"], "with --print_jobs")
     jax_config.use_cpu_alone()

@@ -150,6 +150,6 @@ def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"
     seeds = style.mean_of(len(each) for method in methods for each in method["rounds"])
-    axis.set(xlabel=f"{name}\n({seeds})" if seeds else name, xlim=(0, 1.3 * longest))
+    axis.set(xlabel=f"{name}\n({seeds})" if seeds else name, xlim=(0, 1.3 * longest or 1))
     axis.grid(alpha=0.3, axis="x")
     axis.set_axisbelow(True)
