@@ -36,7 +36,7 @@ from fedwin import data
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks.scores import plain_table
 from fedwin.errors import UserError
-from fedwin.registry import nearest, ranges
+from fedwin.registry import ranges
 from fedwin.runs.config import Config
 
 from .cli import subcommand, unused
@@ -97,9 +97,7 @@ def chosen(name: str, available: Iterable[str]) -> list[str]:
     """
     values = [value for value in flags.FLAGS[name].value or () if value]
     for value in values:
-        if value not in available:
-            hint = nearest(value, available)
-            raise UserError(f"{name}: there is no '{value}'.{hint} Available: {', '.join(available)}.")
+        ranges.one_of(name, value, available)
     return values
 
 

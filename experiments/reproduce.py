@@ -20,7 +20,7 @@ from absl import flags
 
 from fedwin import jax_config, multi_process
 from fedwin.errors import UserError
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 
 from . import launching
 from .cli import picture_format, processes, subcommand, unused
@@ -112,10 +112,7 @@ def selected_cells(table: Item, scale: str) -> list[Cell]:
         names = [variation.name for variation in variations]
         chosen.append(FLAGS[axis].value or names)
         for name in chosen[-1]:
-            if name not in names:
-                raise UserError(
-                    f"{axis}={name}: {table.name} has no such name.{nearest(name, names)} It has: {', '.join(names)}."
-                )
+            one_of(f"{table.name}: {axis}", name, names)
     within = lambda cell: all(name in names for name, names in zip(cell.position, chosen, strict=True))
     return list(filter(within, table.cells(scale)))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fedwin.callbacks.scores import main_metric
 from fedwin.errors import UserError
 from fedwin.observers import OBSERVERS, wima_name
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.runs import directory as directories
 
 from .. import records
@@ -97,10 +97,7 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
     runs = [read(path) for path in paths]
     available = dict.fromkeys(name for _, lines in runs for name in readouts(lines))
     for name in wanted:
-        if name not in available:
-            raise UserError(
-                f"read-out '{name}': no run has it.{nearest(name, available)} Available: {', '.join(available)}."
-            )
+        one_of("readouts", name, available)
     names = list(labels) or [header["label"] for header, _ in runs]
     names = names if len(set(names)) == len(names) else list(map(str, paths))
     curves = []

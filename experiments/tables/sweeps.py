@@ -13,7 +13,7 @@ from fedwin.callbacks import scores
 from fedwin.callbacks.scores import Summaries, Summary
 from fedwin.errors import UserError
 from fedwin.files import InUse, check_unlocked
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
 from fedwin.runs.prepare import prepare
@@ -42,10 +42,8 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool =
         try:
             if finished_summary(config) is None:
                 (fedwin.check if here else prepare)(config)
-            if readout != PLAIN and readout not in (available := readout_names(config)):
-                raise UserError(
-                    f"there is no read-out '{readout}'.{nearest(readout, available)} Available: {', '.join(available)}."
-                )
+            if readout != PLAIN:
+                one_of("readout", readout, readout_names(config))
         except InUse:
             continue
         except UserError as error:

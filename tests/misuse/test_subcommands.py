@@ -38,7 +38,7 @@ REPRODUCE = [
 SWEEP = [
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --select=rmse --model=digits_mlp", "select=rmse | accuracy, loss"),
-    ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | Available: model"),
+    ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "readout=wima must be one of model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
     ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
 ]
@@ -57,8 +57,8 @@ PREPARE = [
     ("prepare --dataset=digits --cache_dir=afile/x", "afile/x | cannot be written | --cache_dir"),
 ]
 BENCH = [
-    ("bench --cases=nosuch", "'nosuch' | digits, mlp"),
-    ("bench --peers=nosuch", "'nosuch' | fedjax"),
+    ("bench --cases=nosuch", "cases=nosuch | digits, mlp"),
+    ("bench --peers=nosuch", "peers=nosuch | fedjax"),
     ("bench --cohort=lenet5=99999999999x2x2", "cohort=lenet5=99999999999x2x2 | GiB | smaller"),
     ("bench --json=gone/x.json", "json=gone/x.json | can't be written"),
     ("bench --device=gpu", "device=gpu | no GPU"),
