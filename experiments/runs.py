@@ -61,7 +61,7 @@ def _now(place: pathlib.Path, run: dict[str, Any], job: dict[str, str] | None) -
         return "running"
     done = dict.fromkeys(run["seeds"], first) | {line["seed"]: line["round"] for line in lines}
     pace = (round - first) / seconds
-    left = requirements.duration((run["num_rounds"] * len(done) - sum(done.values())) / pace)
+    left = requirements.readable((run["num_rounds"] * len(done) - sum(done.values())) / pace)
     return f"running: round {round} of seed {seed}, {pace:.3g} rounds/s, {left} left"
 
 

@@ -15,21 +15,20 @@ from fedwin.runs.directory import verified_summary
 from fedwin.runs.run import measure_requirements
 from fedwin.runs.start import fork_round, fork_source
 
-_MINUTE, _HOUR = 60, 3600
 _MB = 1e6
 # Fields that do not change the requirements.
 _RATES = ("client_lr", "lr_decay", "out_dir")
 
 
-def duration(seconds: float) -> str:
-    """Returns a time in seconds, minutes or hours.
+def readable(seconds: float) -> str:
+    """Returns a duration for people.
 
-    >>> duration(0.2), duration(200), duration(20_000)
-    ('0.2 s', '3.3 minutes', '5.6 hours')
+    >>> readable(0.2), readable(720), readable(12600)
+    ('0.2 s', '12 min', '3.5 h')
     """
-    if seconds < 2 * _MINUTE:
-        return f"{seconds:.1f} s"
-    return f"{seconds / _MINUTE:.1f} minutes" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} hours"
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def completed(config: Config, directory) -> tuple[list[int], list[int]]:
@@ -88,7 +87,7 @@ def show(config: Config) -> float:
         f"{schedule.describe(fork_round(config))}, for {seeds}{finished}",
         f"pace: {timing.seconds_per_round:.3g} s a round, {timing.seconds_per_evaluation:.3g} s an evaluation, "
         f"{timing.compile_seconds:.1f} s to compile; timed: {timing.timed}",
-        f"expected: {duration(seconds)}, without checkpoints; nothing was written",
+        f"expected: {readable(seconds)}, without checkpoints; nothing was written",
     ]
     print("\n".join(map(escape, lines)), flush=True)
     return seconds
@@ -119,6 +118,6 @@ def show_all(configs: Mapping[str, Config]) -> None:
         except UserError as error:
             print(error)
             refused.append(label)
-    print(f"in all: {duration(total)}")
+    print(f"in all: {readable(total)}")
     if refused:
         raise UserError(f"{len(refused)} of {len(configs)} runs would be refused, the first is '{refused[0]}'.")

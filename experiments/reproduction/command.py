@@ -17,6 +17,7 @@ from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import Timing
 
 from .. import records
+from ..cli.requirements import readable
 from ..papers.catalogue import catalogue, item
 from ..papers.items import AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Run
@@ -26,7 +27,7 @@ from .numbers import value
 from .request import Request
 from .results import Results, curves, machine, stored
 from .runs import RunDirectory, Task, all_tasks, best_point, lineage, plan, required_runs, run_directories
-from .work import in_all_processes, missing, readable, work
+from .work import in_all_processes, missing, work
 
 # Largest difference of means, in percentage points, between machines or versions: training amplifies rounding.
 TOLERANCE = 1.0

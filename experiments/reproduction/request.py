@@ -12,6 +12,7 @@ from fedwin.files import replace_text
 
 from .. import launching
 from ..cli import picture_format
+from ..cli.requirements import readable
 from ..figures import stored as figure_files
 from ..papers.items import Analysis, AnyItem, Cell, Item, file_stem
 from ..tables.formats import check_folder
@@ -19,7 +20,7 @@ from . import pictures, tables
 from .numbers import value
 from .results import IN_CHECKOUT, RESULTS, Results, keep, stored
 from .runs import RunDirectory, plan, run_directories, without_stored
-from .work import BudgetSpent, launch, readable, work
+from .work import BudgetSpent, launch, work
 
 
 def seconds_of(text: str) -> float | None:

@@ -155,17 +155,6 @@ def launch(
     return refused | launching.launch(launcher, jobs, folder)
 
 
-def readable(seconds: float) -> str:
-    """Returns a duration for people.
-
-    >>> readable(45), readable(720), readable(12600)
-    ('45 s', '12 min', '3.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 @contextlib.contextmanager
 def _alarm(seconds: float | None) -> Iterator[threading.Event]:
     """Sets an event after some seconds, and asks the current run to save and stop; never for None."""

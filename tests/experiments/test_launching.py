@@ -97,7 +97,7 @@ def test_states_are_read_from_the_folders(four, tmp_path):
     with locked(tmp_path / "d"), locked(tmp_path / "jobs"):
         states = jobs_of()
         shown = calls.called("list", "runs", "--state", str(tmp_path)).out
-    assert states.pop("d") == "running: round 4 of seed 1, 2 rounds/s, 3.0 s left" and "s, 3.0 s left\n" in shown
+    assert states.pop("d") == "running: round 4 of seed 1, 2 rounds/s, 3 s left" and "s, 3 s left\n" in shown
     assert states == {"a": "failed: no memory.", "b": "ended", "c": "queued", "e": "stopped"}
     (tmp_path / "e" / "metrics.jsonl").write_text("{\n{}\n")  # and the launcher has ended: d alone is in a queue
     assert jobs_of() == states | {"c": "stopped", "d": "queued", "e": "damaged"}

@@ -107,11 +107,6 @@ def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch
     assert not tree_of(tmp_path)
 
 
-@pytest.mark.parametrize("seconds, said", [(0.2, "0.2 s"), (200, "3.3 minutes"), (20_000, "5.6 hours")])
-def test_times_in_words(seconds, said):
-    assert dry_run_command.duration(seconds) == said
-
-
 def test_long_rounds_are_scaled_from_the_steps_of_one_client_per_device(monkeypatch):
     timed = []
 
