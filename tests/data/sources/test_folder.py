@@ -1,5 +1,7 @@
 """Images with CSV lists: Landmarks, iNaturalist and custom folders."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,10 @@ def test_an_undecodable_or_vanished_image_is_named_when_it_is_used(tmp_path):
     path.unlink()
     with data.ExampleSource(dataset.train, threads=2) as lazy, pytest.raises(UserError, match="id1.jpg.*No such file"):
         lazy.gather([0, 1])
+
+
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path, monkeypatch):
+    write_landmarks(tmp_path)
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed(f"{path}/b" if str(path).endswith("images/a") else path))
+    refused("images/a/b: cannot be listed .*; check --data_dir", data.load, "landmarks", tmp_path)
