@@ -162,10 +162,8 @@ def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     directory = swept[0] / "partition_seed_3_algorithm_fedavg"
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
-    assert list(finished_summary(config)["seeds"]) == [0, 1]
     with pytest.raises(UserError, match="--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3"):
         finished_summary(Config(**flags | {"num_rounds": 9}))
-    assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
     monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
     assert list(launching._summary("one", config)["seeds"]) == [0, 1]
     assert "note: 'one' was trained by other code of --import; remove" in capsys.readouterr().out

@@ -9,7 +9,6 @@ from fedwin import core, engine, local, losses, models, observers, wrappers
 from fedwin.aggregation import AGGREGATORS, aggregated
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
 from fedwin.testing import compile_options, federations
 from tests.fedjax_bridge import problem
@@ -166,9 +165,8 @@ def test_what_is_missing_is_named():
     data = problem.federated_data(clients=5)
     clients = problem.sampler(data, 4).sample()
     params = problem.initial(problem.model())
-    with pytest.raises(UserError, match="total_examples"):
-        fed = as_fedjax(build("scaffold:control_weighting=samples"))
-        fed.apply(fed.init(params), clients)
+    fed = as_fedjax(build("scaffold:control_weighting=samples"))
+    refused("set total_examples", fed.apply, fed.init(params), clients)
     halves = problem.sampler(data.preprocess_batch(lambda batch: batch | {"y": batch["y"] / 2}), 4).sample()
     for classes, cohort, words in (None, clients, ""), (2, clients, "integers in 0..1; "), (3, halves, "in 0..2; "):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)

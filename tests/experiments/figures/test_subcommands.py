@@ -16,7 +16,6 @@ REFUSED = [
     ("figure line RUN gone@3", "gone@3 | no such run"),
     ("figure line RUN@1 RUN@2 --out=gone/x.png", "no folder gone"),
     ("figure line RUN@1 RUN@2 --out=x.png --format=pdf", "--format=pdf"),
-    ("figure line RUN@1 RUN@2 --labels=one", "1 different label(s) for 2"),
     ("figure line RUN@1 RUN@2 --labels=a,a", "1 different label(s) for 2"),
     ("figure factors bare", "bare has no checkpoint"),
     ("figure forgetting RUN --seed=3", "no checkpoint of seed 3"),
