@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from fedwin.callbacks.protocol import Callback, ReadOuts
 from fedwin.callbacks.scores import FIGURES, is_lower, reaches
 from fedwin.errors import UserError
-from fedwin.registry import Registry, nearest
-from fedwin.registry.ranges import Finite, NonNegative, PositiveInt
+from fedwin.registry import Registry
+from fedwin.registry.ranges import Finite, NonNegative, PositiveInt, one_of
 
 # Builders have the signature builder(*, option=...) -> StoppingRule.
 STOPPING_RULES = Registry("stopping rule", rule="a seed ends when")
@@ -144,10 +144,6 @@ class EarlyStopping(Callback):
     def _value(self, read_outs: ReadOuts) -> float:
         found: Any = read_outs
         for option, name in (("read_out", self.rule.read_out), ("metric", self.rule.metric)):
-            if name not in found:
-                kind, close = option.replace("_", "-"), nearest(name, found)
-                raise UserError(
-                    f"early_stopping: {option}={name}: there is no such {kind}.{close} Available: {', '.join(found)}."
-                )
+            one_of(f"early_stopping: {option}", name, found)
             found = found[name]
         return found
