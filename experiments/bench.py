@@ -127,18 +127,27 @@ def chosen_cases(options) -> list[Case]:
     return list(cases.values())
 
 
-def check(options) -> None:
+def peers_of(case: Case, options) -> list[str]:
+    """Returns the contestants of --peers that can train a case on the device."""
+    cpu_alone = ("pfl", "flower", "fluke") if options.device == "gpu" else ()
+    return [name for name in chosen("peers", PEERS) if name in case.peers and name not in cpu_alone]
+
+
+def check(options, cases: Iterable[Case]) -> None:
     """Checks the flags before anything is started.
 
     Raises:
-      UserError: a number out of range, a missing interpreter or GPU, or a file that can't be written.
+      UserError: a number out of range, an idle contestant, a missing interpreter or GPU, or a file of no use.
     """
     if options.quick or for_accelerators(options):
         reason = "with --quick" if options.quick else "with --cases=accelerator"
         unused.refuse(["turns", "turn_seconds", "case_seconds"], f"{reason}, which has its own")
     ranges.check_values("bench", ranges.Range(1, 100_000), turns=options.turns)
     ranges.check_values("bench", ranges.Positive, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
-    if set(PEERS[1:]) & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch or sys.executable):
+    measured = {name for case in cases for name in peers_of(case, options)}
+    if flags.FLAGS["peers"].present and (idle := [name for name in chosen("peers", PEERS) if name not in measured]):
+        raise UserError(f"peers={idle[0]} has no effect: it trains none of the cases on a {options.device}; omit it.")
+    if measured - {"fedjax"} and not shutil.which(options.python_torch or sys.executable):
         raise UserError(
             f"python_torch={options.python_torch}: no such program; name the interpreter that has torch, pfl "
             f"and flwr, or omit them, --peers=fedjax."
@@ -202,9 +211,7 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
         timer.Contestant(PRODUCT, [sys.executable, str(FOLDER / "product_peer.py")], request, variables),
     ]
     found += [own(f"{FEDWIN} {text}", parse_method(text, base)) for text in (*variants, *options.methods)]
-    for name in chosen("peers", PEERS):
-        if name not in case.peers or (options.device == "gpu" and name in ("pfl", "flower", "fluke")):
-            continue
+    for name in peers_of(case, options):
         python, more = (sys.executable, variables) if name == "fedjax" else (python_torch, {})
         command = [python, str(FOLDER / f"{name}_peer.py")]
         found.append(timer.Contestant(name, command, request, more))
@@ -263,7 +270,7 @@ def main(argv: list[str]) -> None:
     """Measures, prints the tables and writes the records to --json."""
     options, started = flags.FLAGS, time.monotonic()
     cases = chosen_cases(options)
-    check(options)
+    check(options, cases)
     for text in options.methods:
         ALGORITHMS.check(parse_method(text, Config()).algorithm)
     say = lambda line: print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)

@@ -104,6 +104,7 @@ UNUSED = [
     *((f"bench --quick --{flag}=3", "with --quick") for flag in ("turns", "turn_seconds", "case_seconds")),
     ("bench --cases=accelerator --turns=3", "--turns | accelerator, which has its own"),
     ("bench --cases=digits --cohort=lenet5=2x2x32", "lenet5 is not measured"),
+    ("bench --cases=digits --peers=flower", "peers=flower | none of the cases"),
 ]
 # Subcommands that use all of their flags in every call, or have none; `reproduce` and `view` have separate tests.
 ALL_USED = {"train", "list", "curves", "citation", "export", "docs", "readme", "reproduce", "view"}
