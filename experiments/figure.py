@@ -28,7 +28,7 @@ from absl import flags
 from fedwin import data, jax_config
 from fedwin.callbacks.scores import plain_table
 from fedwin.errors import UserError, escape
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import MOST
 from fedwin.runs.load import client_models, prepared_run
@@ -277,11 +277,10 @@ def main(argv: list[str]) -> None:
         unused.refuse_others(("out", "format", "title"), GROUPS, "on a stored figure")
     elif kind == "curves":
         raise UserError("curves are drawn by another subcommand: fedwin curves RUN ....")
-    elif kind not in KINDS:
-        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
-    elif not runs:
-        raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
     else:
+        one_of("KIND", kind, KINDS)
+        if not runs:
+            raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
         unused.refuse_others(("out", "format", "title", *KINDS[kind][1]), GROUPS, f"on a figure of kind {kind}")
     out = picture_format.path_of(options.out, pathlib.Path(kind).stem, options.format)
     if redrawn:
@@ -290,7 +289,7 @@ def main(argv: list[str]) -> None:
         jax_config.use_every_core()
         result, default_title = KINDS[kind][0](runs, options)
         title = options.title or default_title
-        stored.module_of(kind).draw(result, out, title)
+        stored.KINDS[kind].draw(result, out, title)
         stored.write(pathlib.Path(out).with_suffix(".json"), result, title)
     print(escape(f"picture            {out}"))
 

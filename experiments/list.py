@@ -24,7 +24,7 @@ from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
 from fedwin.personalization import PERSONALIZERS
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 
@@ -65,8 +65,7 @@ def listing(kind: str, arguments: list[str], now: bool = False) -> str:
     Raises:
       UserError: there is no such list, or too many arguments.
     """
-    if kind not in LISTS:
-        raise UserError(f"there is no list of '{kind}'.{nearest(kind, LISTS)} Available: {', '.join(LISTS)}.")
+    one_of("KIND", kind, LISTS)
     if len(arguments) > 1:
         raise UserError(f"unexpected argument '{arguments[-1]}'; write `fedwin list {kind}`.")
     if kind == "runs":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.runs.client_evaluations import Table
 
 from . import style
@@ -41,8 +41,7 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
         metrics = dict.fromkeys(name for model, dot, name in columns if dot and model != "tokens")
         raise UserError(f"clients: no run has the metric '{metric}'. Available: {', '.join(metrics) or 'none'}.")
     for model in models:
-        if model not in known:
-            raise UserError(f"clients: no run has '{model}'.{nearest(model, known)} Available: {', '.join(known)}.")
+        one_of("readouts", model, known)
     curves = []
     for label, table in tables.items():
         for model in available[label]:

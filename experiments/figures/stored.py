@@ -7,23 +7,11 @@ from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.files import parse_json, read_bytes, replace_text
-from fedwin.registry import nearest
 
 from . import clients, curves, factors, forgetting, labels, line, plane, smoothness, staleness, sweeps, targets
 
 _MODULES = (clients, curves, plane, line, factors, forgetting, smoothness, targets, labels, sweeps, staleness)
 KINDS: dict[str, ModuleType] = {module.KIND: module for module in _MODULES}
-
-
-def module_of(kind: str) -> ModuleType:
-    """Returns the module that computes and draws a kind of figure.
-
-    Raises:
-      UserError: there is no such kind.
-    """
-    if kind not in KINDS:
-        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
-    return KINDS[kind]
 
 
 def write(path: str | pathlib.Path, result: dict[str, Any], title: str) -> None:
@@ -40,7 +28,8 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
     try:
         result = parse_json(read_bytes(path))
         title = result.pop("title")
-        module_of(result["kind"])
+        if result["kind"] not in KINDS:
+            raise KeyError(result["kind"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); check the path.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from fedwin.errors import UserError
-from fedwin.registry import nearest
+from fedwin.registry.ranges import one_of
 from fedwin.runs.config import Config
 
 from ..cli.command_line import flags_of, train_command
@@ -32,9 +32,7 @@ def cell_of(item: AnyItem, row: str, column: str, variant: str = "", scale: str 
     axes = (("row", table.rows), ("column", table.columns), ("variant", table.variants))
     for name, (axis, variations) in zip(chosen, axes, strict=True):
         names = [variation.name for variation in variations]
-        if name and name not in names:
-            known = f"{nearest(name, names)} It has: {', '.join(names)}."
-            raise UserError(f"{axis}={name}: {table.name} has no such {axis}.{known}")
+        one_of(f"{table.name}: {axis}", name or names[0], names)
     for cell in table.cells(scale):
         if all(name in ("", own) for name, own in zip(chosen, cell.position, strict=True)):
             return cell

@@ -314,4 +314,4 @@ def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.
     figure.pop(READINGS, None)
     if item.shows:
         figure["panels"] = list(item.shows)
-    stored.module_of(item.kind).draw(figure, path, f"{item.name} ({scale}): {item.titled(scale)}")
+    stored.KINDS[item.kind].draw(figure, path, f"{item.name} ({scale}): {item.titled(scale)}")

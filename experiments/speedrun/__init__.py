@@ -21,6 +21,7 @@ from fedwin import analysis
 from fedwin.callbacks.scores import plain_table
 from fedwin.errors import UserError, escape
 from fedwin.files import parse_json, read_bytes, replace_text
+from fedwin.registry.ranges import one_of
 from fedwin.runs import config as options
 from fedwin.runs.config import Config, default_of
 
@@ -68,8 +69,7 @@ def reached(lines: list[Line], readout: str) -> Json:
     Returns:
       costs: cost -> seed -> until the target, or until the end of a run that misses it; missed: such seeds.
     """
-    if readout not in (known := sources.readouts(lines)):
-        raise UserError(f"readout={readout}: the runs don't have it; they have {', '.join(known)}.")
+    one_of("readout", readout, sources.readouts(lines))
     costs: dict[str, dict[str, float]] = {cost: {} for cost in COSTS}
     missed = []
     for seed in sorted({line["seed"] for line in lines}):

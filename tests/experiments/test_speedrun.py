@@ -106,4 +106,4 @@ def test_arguments_that_make_no_sense_are_one_line():
     said = lambda *arguments: " ".join(called("speedrun", *arguments).lines)
     assert "`fedwin speedrun check FOLDER` checks an entry" in said("nothing")
     assert "nowhere has no run.flags" in said("check", "nowhere")
-    assert "wima7: the runs don't have it" in said("check", str(GHB), "--readout=wima7")
+    assert "readout=wima7 must be one of" in said("check", str(GHB), "--readout=wima7")

@@ -138,5 +138,5 @@ def test_clients_are_sorted_and_unseen_ones_are_apart(tmp_path):
     one = clients.compute({"a": first, "b": second}, "loss", ["wima5"])
     assert [curve["label"] for curve in one["curves"]] == ["a", "a", "b"]
     drawn(one, tmp_path)
-    refused("no run has 'wima6'. Did you mean 'wima5'", clients.compute, {"a": table(3)}, models=["wima6"])
+    refused("readouts=wima6 must be one of .* Did you mean 'wima5'", clients.compute, {"a": table(3)}, models=["wima6"])
     refused("no run has the metric 'error'. Available: accuracy, loss", clients.compute, {"a": table(3)}, "error")

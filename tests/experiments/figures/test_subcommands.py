@@ -8,7 +8,7 @@ from tests.misuse import calls
 
 REFUSED = [
     ("figure", "fedwin figure plane|line"),
-    ("figure plain RUN", "'plain' | 'plane'"),
+    ("figure plain RUN", "plain | 'plane'"),
     ("figure plane", "name the runs"),
     ("figure plane RUN --clients=a,b,c", "--clients=a,b,c | integers"),
     ("figure plane RUN@1 RUN@2 RUN@9", "no checkpoint of round 9 | 0, 1, 2, 3, 4"),

@@ -89,7 +89,7 @@ def test_the_flags_of_a_cell():
     ("name", "row", "column", "message"),
     [
         ("wima/table2", "scafold", "femnist", "Did you mean 'scaffold'"),
-        ("ghb/table2", "fedavg", "nowhere", "It has: silo, device, overhead"),
+        ("ghb/table2", "fedavg", "nowhere", "must be one of silo, device, overhead"),
         ("ghb/figure5", "fedavg", "", "no rows and columns"),
     ],
 )
