@@ -279,12 +279,15 @@ def main(argv: list[str]) -> None:
     effort = TINY_EFFORT if options.quick else ACCELERATOR_EFFORT if for_accelerators(options) else effort
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.device}, {options.precision}"
     report: Record = {"machine": machine, "load_before": os.getloadavg(), "records": []}
-    for case in cases:
-        report["records"] += measure(case, options, python_torch, effort, say)
-        report["load_after"] = os.getloadavg()
-        if options.json:  # an interrupted benchmark leaves its records
-            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
-    print(report_text(report))
+    try:
+        for case in cases:
+            report["records"] += measure(case, options, python_torch, effort, say)
+            report["load_after"] = os.getloadavg()
+            if options.json:
+                pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    finally:  # an interrupted benchmark leaves its records, too
+        if report["records"]:
+            print(report_text(report))
 
 
 def report_text(report: Record) -> str:

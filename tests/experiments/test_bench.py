@@ -13,6 +13,7 @@ from experiments.cli import subcommand
 from experiments.tools import operations, timer
 from experiments.tools.peers import cases
 from fedwin import models
+from fedwin.errors import UserError
 from fedwin.models.convolution.conv import conv_general_dilated
 from tests.misuse.calls import called, own_flags
 
@@ -80,6 +81,17 @@ def test_all_contestants_get_the_same_work():
     small = cases.scaled(cases.CASES["lenet5"], "2x3x4")
     x, y = cases.examples(small)
     assert len(x) == 10 and x[0].shape == (12, 32, 32, 3) and y[0].shape == (12,)
+
+
+def test_a_case_that_fails_leaves_the_report_of_those_before(monkeypatch):
+    def measured(case, *rest):
+        if case.name == "mlp":
+            raise UserError("case mlp: on purpose.")
+        return [{"case": case.name, "cohort": str(case), "who": "fedwin", "absent": "not measured"}]
+
+    monkeypatch.setattr(bench, "measure", measured)
+    ended = called("bench", "--cases=digits,mlp", "--peers=")
+    assert (ended.status, ended.lines) == (2, ["error: case mlp: on purpose."]) and "not measured" in ended.out
 
 
 def test_the_report_has_ratios_and_published_figures():
