@@ -25,6 +25,7 @@ from fedwin import jax_config, multi_process, registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import scores
 from fedwin.errors import UserError, escape
+from fedwin.losses import LOSSES
 from fedwin.runs.config import INTEGER_LISTS, Config
 from fedwin.runs.prepare import prepare
 
@@ -121,7 +122,8 @@ def compare(
       method -> what `fedwin.run` returned.
 
     Raises:
-      UserError: a method that would be rejected; none is run then. Or jobs of the launcher failed.
+      UserError: a method that would be rejected, or that has no metric of another; none is run then. Or jobs of the
+        launcher failed.
     """
     summaries, configs, folder = dict[str, dict](), plan(methods, base), pathlib.Path(base.out_dir)
     multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
@@ -130,6 +132,8 @@ def compare(
             multi_process.run_on_all(functools.partial(fedwin.check if launcher is None else prepare, config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
+    if len({LOSSES.entries[LOSSES.check(config.loss).name].facts["continuous"] for config in configs.values()}) > 1:
+        raise UserError("methods: some predict classes and some numbers, and no metric has both; compare them apart.")
 
     def report(ended):
         summaries.update(ended)

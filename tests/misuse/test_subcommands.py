@@ -24,6 +24,7 @@ COMPARE = [
         "observers | GiB | window=1000000000",
     ),
     (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
+    (f"{TWO}'fedavg --dataset=california_like --loss=mse --model=mlp'", "predict classes | compare them apart"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --out_dir=fieldless --dry_run", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
