@@ -86,7 +86,6 @@ UNUSED = [
     *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
     ("runs --yes", "--yes | without --delete"),
     ("check --fast --tests", "--tests | with --fast"),
-    ("check --release --job=wheel", "--job | with --release"),
     ("speedrun --keep", "--keep | without `check FOLDER`"),
     ("prepare --list --nodownload", "--download | with --list"),
     ("figure stored.json --metric=loss", "--metric | on a stored figure"),
