@@ -282,7 +282,7 @@ def main(argv: list[str]) -> None:
         if not runs:
             raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
         unused.refuse_others(("out", "format", "title", *KINDS[kind][1]), GROUPS, f"on a figure of kind {kind}")
-    out = picture_format.path_of(options.out, pathlib.Path(kind).stem, options.format)
+    out = picture_format.path_of(options.out, pathlib.Path(kind).stem, options.format, not redrawn)
     if redrawn:
         stored.redraw(kind, out, options.title)
     else:

@@ -113,7 +113,7 @@ def main(argv: list[str]) -> None:
         unused.refuse(["shown", "out", "format"], "with --plot=none")
     if options.plot != "examples":
         unused.refuse(["client_shift"], f"with --plot={options.plot}", "set --plot=examples")
-    out = picture_format.path_of(options.out, "partition", options.format) if options.plot != "none" else ""
+    out = "" if options.plot == "none" else picture_format.path_of(options.out, "partition", options.format, False)
     dataset = data.load(options.dataset, options.data_dir)
     changes = changes_of(options.client_shift, "", dataset, 1)
     seed, factor = options.partition_seed, options.imbalance

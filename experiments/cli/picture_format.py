@@ -22,19 +22,20 @@ def chosen(flag_values: flags.FlagValues = flags.FLAGS) -> str:
     return (NAME in flag_values and flag_values[NAME].value) or FORMATS[0]
 
 
-def path_of(text: str | None, usual: str, form: str | None = None) -> str:
+def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool = True) -> str:
     """Returns the path of a picture, with the suffix of its format appended if it has none.
 
     Args:
       text: the value of --out; None: the default.
       usual: the default, without suffix.
       form: the value of --format; None: that of the suffix, or PNG.
+      numbers: whether the data of the picture are written next to it as JSON.
 
     Raises:
-      UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a run's file.
+      UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a JSON file
+        that is no picture's in the place of the data.
     """
-    if text is None:
-        return f"{usual}.{form or FORMATS[0]}"
+    text = f"{usual}.{form or FORMATS[0]}" if text is None else text
     path = pathlib.Path(text)
     if len(path.name.encode()) > 250:
         raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
@@ -42,8 +43,9 @@ def path_of(text: str | None, usual: str, form: str | None = None) -> str:
         raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.{form or FORMATS[0]}.")
     if not path.parent.is_dir():
         raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
-    if path.stem in ("config", "summary") and path.with_name("config.json").is_file():
-        raise UserError(f"out={text}: its numbers would replace {path.stem}.json of the run; choose another --out.")
+    beside, of_run = path.with_suffix(".json"), path.stem == "summary" and path.with_name("config.json").is_file()
+    if numbers and (of_run or (beside.is_file() and not beside.read_bytes().startswith(b'{"title": '))):
+        raise UserError(f"out={text}: its numbers would replace {beside}; choose another --out.")
     if not path.suffix:
         return f"{text}.{form or FORMATS[0]}"
     if form and path.suffix[1:].lower() != form:

@@ -35,7 +35,8 @@ REFUSED = [
     ("curves", "name the runs"),
     ("curves RUN --out=", "out= | curves.png"),
     ("curves RUN --highest=inf", "highest must be finite"),
-    ("curves RUN --out=bare/config.png", "replace config.json of the run | another --out"),
+    ("curves RUN --out=bare/config.png", "replace bare/config.json | another --out"),
+    ("figure line RUN@1 RUN@2 --out=own.svg", "replace own.json | another --out"),
 ]
 
 
@@ -47,6 +48,7 @@ def place(tmp_path_factory, finished):
     (folder / "bare").mkdir()
     for name in ("config.json", "metrics.jsonl"):
         (folder / "bare" / name).write_bytes((finished / name).read_bytes())
+    (folder / "own.json").write_text("{}")
     (folder / "odd.json").write_text('{"kind": "pie", "title": ""}')
     (folder / "part.json").write_text('{"kind": "plane", "title": ""}')
     return folder
