@@ -19,7 +19,6 @@ from experiments import launching as jobs
 from experiments import runs
 from experiments.cli import command_line
 from experiments.tables import grid
-from fedwin.errors import UserError
 from fedwin.files import locked, write_json
 from fedwin.launching import launchers
 from fedwin.runs.config import Config
@@ -189,8 +188,7 @@ def test_a_launcher_that_can_not_be_used_is_one_line(flags, line, tmp_path):
 
 def test_without_its_package_a_launcher_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UserError, match=r"the package 'submitit' is not installed; pip install 'fedwin\[cluster\]'"):
-        launchers.LAUNCHERS.build("local:jobs=3")
+    refused(r"'submitit' is not installed; pip install 'fedwin\[cluster\]'", launchers.LAUNCHERS.build, "local:jobs=3")
 
 
 def test_a_job_ends_with_the_process_that_started_it(tmp_path):

@@ -13,13 +13,13 @@ from experiments.figures import style
 from experiments.tables import grid, sweep_picture, sweeps
 from experiments.viewer import runs
 from fedwin.analysis import Interval
-from fedwin.errors import UserError
 from fedwin.files import locked, write_json
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.seeds import SeedRunner
 from tests.misuse import calls
+from tests.refusals import refused
 
 FLAGS = f"{calls.SMALL} --num_rounds=3 --eval_every=2"
 
@@ -46,8 +46,7 @@ def test_the_winner_is_the_best_mean():
     assert list(sweeps.ranks(losses, "val_loss")) == ["b", "a"]
     wima = {"a": summary(0.5, readout="wima5"), "b": summary(0.4, readout="wima5")}
     assert list(sweeps.ranks(wima, "accuracy", "wima5")) == ["a", "b"]
-    with pytest.raises(UserError, match="no model accuracy; available: wima5 accuracy"):
-        sweeps.ranks(wima, "accuracy")
+    refused("no model accuracy; available: wima5 accuracy", sweeps.ranks, wima, "accuracy")
 
 
 def test_a_run_that_lost_a_seed_does_not_win():
@@ -162,8 +161,8 @@ def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     directory = swept[0] / "partition_seed_3_algorithm_fedavg"
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
-    with pytest.raises(UserError, match="--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3"):
-        finished_summary(Config(**flags | {"num_rounds": 9}))
+    other = Config(**flags | {"num_rounds": 9})
+    refused("--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3", finished_summary, other)
     monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
     assert list(launching._summary("one", config)["seeds"]) == [0, 1]
     assert "note: 'one' was trained by other code of --import; remove" in capsys.readouterr().out
