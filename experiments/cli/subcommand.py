@@ -62,6 +62,8 @@ def run(
             if len(rest) > 1 and not arguments_taken:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")
             return rest
+        except FileNotFoundError:  # of getcwd
+            sys.exit(report_error(UserError("the working directory has been removed; change to another one.")))
         except flag_errors.ERRORS as error:
             sys.exit(report_error(error))
 

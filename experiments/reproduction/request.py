@@ -100,9 +100,7 @@ class Request:
         """
         check_folder(self.out_dir)
         if self.keep and not IN_CHECKOUT:
-            raise UserError(
-                "--keep stores results in a checkout of the project's repository; this package is installed."
-            )
+            raise UserError("--keep stores results in a checkout of the repository; this package is installed.")
         if self.from_results and not stored(self.scale).packed:
             raise UserError(
                 f"there are no stored results of scale {self.scale}; those of the project are in its repository, "

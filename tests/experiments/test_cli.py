@@ -46,21 +46,22 @@ def test_alone_it_names_its_subcommands(capsys):
         assert all(f"fedwin {name} " in said for name in cli.ALL) and len(said.splitlines()) < 22
 
 
-def test_an_unknown_subcommand_is_one_line(capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["trian"])
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and said.count("\n") == 1
-    assert said.startswith("error: unknown command 'trian'. Did you mean 'train'?")
+def test_a_removed_working_directory_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert called("list", "models").lines == ["error: the working directory has been removed; change to another one."]
 
 
-def test_a_tool_without_a_checkout_is_one_line(capsys, monkeypatch):
+def test_an_unknown_subcommand_is_one_line():
+    status, (line,), _ = called("trian")
+    assert status == 2 and line.startswith("error: unknown command 'trian'. Did you mean 'train'?")
+
+
+def test_a_tool_without_a_checkout_is_one_line(monkeypatch):
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
     for name in cli.TOOLS:
-        with pytest.raises(SystemExit) as ended:
-            cli.main([name])
-        said = capsys.readouterr().err
-        assert ended.value.code == 2 and f"`fedwin {name}` needs a checkout" in said and said.count("\n") == 1
+        status, (line,), _ = called(name)
+        assert status == 2 and f"`fedwin {name}` needs a checkout" in line
 
 
 def as_module(name, *arguments):
