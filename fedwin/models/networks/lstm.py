@@ -74,7 +74,7 @@ class LanguageModel(nn.Module):
     def __call__(self, tokens):
         haiku = self.initializer == "haiku"
         embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
-        embed = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")
+        embed = nn.Embed(self.vocab, self.embed, embedding_init=embedding, name="embedding")
         x = embed(tokens.T)  # time first, as the recurrence takes it
         for i in range(self.layers):
             x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initializer, self.dtype, name=f"lstm{i + 1}")(x)

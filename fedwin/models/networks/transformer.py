@@ -57,7 +57,7 @@ class Decoder(nn.Module):
             x = classifier.embed(tokens)
         else:
             classifier = RowDense(self.vocab, **options)
-            x = nn.Embed(self.vocab, self.width, embedding_init=normal, dtype=self.dtype, name="embedding")(tokens)
+            x = nn.Embed(self.vocab, self.width, embedding_init=normal, name="embedding")(tokens).astype(self.dtype)
         if not self.rotary:
             x = x + self.param("positions", normal, (tokens.shape[-1], self.width), jnp.float32).astype(self.dtype)
         # Padding follows the tokens of a row, so that no position with a target sees it.

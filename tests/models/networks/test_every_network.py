@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedwin.core import Variables
 from fedwin.models import MODELS, build
 from fedwin.models.networks import plain_cnn
 from tests.models.networks.common import CIFAR, GRAY, TEXT, abstract, batch_of, count, drawn, run
@@ -102,6 +103,17 @@ def test_bfloat16_computes_low_and_keeps_parameters():
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
     exact = run(build("cnn", (8, 8, 1), 10), variables, batch).logits
     np.testing.assert_allclose(out.logits, exact, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("text", ["leaf_lstm:predict=all,hidden=8", "transformer:width=8,heads=2,tie=false"])
+def test_gradients_of_a_tokens_places_are_added_in_float32(text):
+    # In bfloat16 the sum of 4,000 equal numbers is that of 256.
+    batch, embedding = {"x": jnp.ones((64, 64), int)}, {}
+    for dtype in ("float32", "bfloat16"):
+        model = build(f"{text},dtype={dtype}", (64,), 10)
+        total = lambda params: model.apply(Variables(params, ()), batch, None, False).logits.sum()
+        embedding[dtype] = jax.jit(jax.grad(total))(drawn(model).params)["embedding"]["embedding"]
+    np.testing.assert_allclose(embedding["bfloat16"], embedding["float32"], rtol=0.1, atol=0.5)
 
 
 @pytest.mark.parametrize(
