@@ -75,13 +75,15 @@ def use_cache(directory: str | os.PathLike) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
-def compiler_options() -> dict[str, bool | int | str] | None:
-    """Returns the options with which a run's programs are compiled; None: XLA's own.
+def compiler_options() -> dict[str, bool | int | str]:
+    """Returns the options with which a run's programs are compiled, from the first draw of parameters on.
 
     On a GPU, XLA times kernels and takes the fastest of that moment, and adds in the order in which threads arrive: the
     last bits would differ from process to process, and a resumed run from an uninterrupted one.
     """
-    return {"xla_gpu_deterministic_ops": True} if jax.default_backend() == "gpu" else None
+    if jax.default_backend() != "gpu" or isinstance(jax.numpy.zeros(()), jax.core.Tracer):  # part of another program
+        return {}
+    return {"xla_gpu_deterministic_ops": True}
 
 
 def check_backend() -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import multi_process, tree
+from fedwin import jax_config, multi_process, tree
 from fedwin.core import Algorithm, Cohort
 from fedwin.residence.blockwise import AnyArray, set_rows
 from fedwin.residence.offload import Offload
@@ -213,7 +213,8 @@ def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> Py
         # A copy, because jit may return one and the same buffer for outputs that are equal.
         return jax.tree.map(jnp.copy, jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key))
 
-    return jax.jit(stacked, out_shardings=shardings)(params, ids, init_key)
+    options = jax_config.compiler_options()
+    return jax.jit(stacked, out_shardings=shardings, compiler_options=options)(params, ids, init_key)
 
 
 def row_shapes(algorithm: Algorithm, params) -> PyTree:
@@ -236,7 +237,8 @@ class InitialRows:
         self.shapes = row_shapes(algorithm, params)
         self.layout = record_layout(self.shapes)
         self.params, self.init_key, self.batch = jax.tree.map(jnp.copy, params), init_key, batch
-        self._make = jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))
+        make = jax.vmap(algorithm.client_init, (None, 0, None))
+        self._make = jax.jit(make, compiler_options=jax_config.compiler_options())
 
     def tree(self, fields: Sequence[AnyArray]) -> PyTree:
         """Returns arrays, one per leaf of a row, as a tree of rows."""

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, observers, testing
+from fedwin import core, engine, models, observers, testing, tree
 from fedwin.engine.cohort import map_cohort
 from fedwin.engine.dispatch import Dispatch
 from fedwin.engine.strategy import STRATEGIES, Strategy, make_mesh
+from fedwin.residence import rows
 from fedwin.testing import federations
 from tests.conftest import USERS
 
@@ -66,13 +67,20 @@ def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(
 
 
 def test_programs_for_a_gpu_are_those_of_every_process(monkeypatch):
-    given, dispatch = [], Dispatch(federations.build("fedavg", federations.federation()), {}, Strategy())
+    given, algorithm, jit = [], federations.build("scaffold", federations.federation()), jax.jit
+    params = federations.network().init(jax.random.key(0)).params
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "jit", lambda f, compiler_options=None, **_: given.append(compiler_options) or f)
-    dispatch._jitted(())
+    Dispatch(algorithm, {}, Strategy())._jitted(())
     for strategy in (Strategy(), Strategy(1, make_mesh(2))):
         strategy.jit(len)
-    assert given == [{"xla_gpu_deterministic_ops": True}] * 3
+    make = functools.partial(rows.init_rows, algorithm, params, np.arange(2), jax.random.key(0))
+    made = make()
+    rows.InitialRows(algorithm, params, jax.random.key(0), 2)
+    models.build("digits_mlp", (8, 8, 1), 10)
+    assert [options.get("xla_gpu_deterministic_ops") for options in given if options] == [True] * 6
+    monkeypatch.setattr(jax, "jit", jit)  # which has no options inside of another program
+    assert tree.map(jnp.shape, jax.eval_shape(make)) == tree.map(jnp.shape, made)
 
 
 MAPPINGS = "vmapped", "chunked:k=3", "sharded:devices=2,k=1"

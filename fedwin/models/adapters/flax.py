@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from fedwin import jax_config
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
@@ -132,7 +133,8 @@ def from_flax(
     path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
 
     # With fewer of LLVM's passes it is compiled in half the time; only a program of its own may have options.
-    quick = jax.jit(lambda key: initialize(key)[1], compiler_options={"xla_backend_optimization_level": 1})
+    options = jax_config.compiler_options() | {"xla_backend_optimization_level": 1}
+    quick = jax.jit(lambda key: initialize(key)[1], compiler_options=options)
 
     def init(key):
         values = initialize(key)[1] if isinstance(jnp.zeros(()), jax.core.Tracer) else quick(key)
