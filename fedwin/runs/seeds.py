@@ -167,7 +167,7 @@ class SeedRunner:
             journals[index] = self._journal(seed, cohorts, int(one.round), start.extra, False)
             self._record_start(journals[index], one, self.program.evaluation_data(seed))
             # Only one state of a single seed is in memory at a time.
-            run = inputs.broadcast(one) if run is None else set_seed_state(run, one, index)
+            run = broadcast_state(one, inputs.num_vmapped) if run is None else set_seed_state(run, one, index)
             del one, start
         assert run is not None
         completed = int(run.round[0])
@@ -198,7 +198,8 @@ class SeedRunner:
         if found is None:
             return None, None
         (leaves, saved), table = found, DeviceTable(prepared.setting.num_clients)
-        fresh = jax.eval_shape(lambda: inputs.broadcast(prepared.start(seeds[0], table.num_clients)))
+        start = lambda: broadcast_state(prepared.start(seeds[0], table.num_clients), inputs.num_vmapped)
+        fresh = jax.eval_shape(start)
         # Keys in place of their shapes: the checkpoint's are compared with their type.
         keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), inputs.num_vmapped)
         run = from_leaves(leaves, table.checkpoint_form(fresh._replace(key=keys)))
@@ -376,10 +377,6 @@ class GroupInputs:
         drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
         self.cohorts = GroupCohorts(drawn, common_buckets(prepared.federations))
         self.test = program.vmapped_evaluation_data(padded)
-
-    def broadcast(self, run: engine.RunState) -> engine.RunState:
-        """Returns a vmapped state with the state of one seed at every position; may be traced."""
-        return broadcast_state(run, self.num_vmapped)
 
 
 @functools.partial(jax.jit, static_argnums=1)

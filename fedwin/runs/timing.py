@@ -23,7 +23,7 @@ from fedwin.runs.plan import RunPlan, make_plan
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import CohortSchedule, CohortSource, Schedule
-from fedwin.runs.seeds import GroupInputs, seed_state
+from fedwin.runs.seeds import GroupInputs, broadcast_state, seed_state
 from fedwin.runs.train import Driver, Parts, compile_seconds
 
 # Rounds under each strategy.
@@ -224,7 +224,7 @@ class TimedRun:
             placed = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
             run = jax.tree.map(placed, run, strategy.placement(run))
         if self._group is not None:
-            run = jax.eval_shape(self._group.broadcast, run)
+            run = jax.eval_shape(lambda run: broadcast_state(run, self.seeds), run)
         cohorts, n_max = self.cohorts.cohorts(0, 1)
         store, rows = self.examples.load(cohorts)
         cohorts, flags = cohorts._replace(rows=rows), np.zeros(len(rows), bool)
@@ -246,7 +246,7 @@ class TimedRun:
             begun = time.monotonic()
             program.first_evaluation(run, some)
         self.evaluating = (time.monotonic() - begun) * tree.nbytes(whole) / tree.nbytes(some)
-        run = run if self._group is None else self._group.broadcast(run)
+        run = run if self._group is None else broadcast_state(run, self.seeds)
         self._driver = Driver(run, Parts(program.dispatch, self.test, self.examples, self.rows, self.cohorts))
         return self
 
