@@ -7,7 +7,7 @@ import pathlib
 import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -36,11 +36,16 @@ from fedwin.runs.prepare import PreparedRun, prepare
 from fedwin.runs.program import Program
 from fedwin.runs.seeds import SeedRunner
 from fedwin.runs.start import accounted, check_fork, fork_round
-from fedwin.runs.timing import TimedRun, Timing, chosen, planned
+from fedwin.runs.timing import EXHAUSTED, TimedRun, Timing, chosen, planned
 from fedwin.wrappers.accounting import restored
 
 Say = Callable[[str], None]
 DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may help"
+# What XLA says -> what helps.
+DEVICE_REMEDIES = {
+    EXHAUSTED: "--dry_run counts the memory; set --strategy=chunked:k=1 or a smaller --batch_size in another --out_dir",
+    "select-and-scatter": "pool with fedwin.models.convolution.max_pool, or wrap the network with from_flax, from_haiku",
+}
 
 # Default limits of dry runs once the data are read; rounds of a second or more are timed once after that many seconds.
 ROUNDS, SECONDS = 20, 8.0
@@ -90,10 +95,23 @@ def _run(
     say: Say = (lambda line: None) if quiet else (lambda line: print(escape(line), flush=True))
     multi_process.run_on_all(lambda: check_objects(config, dataset, model))
     directories.check_flags(config)
-    with jax_config.settings(config.precision), contextlib.ExitStack() as closing:
+    with jax_config.settings(config.precision), _device_errors(), contextlib.ExitStack() as closing:
         callback, checked, test = multi_process.run_on_all(lambda: _checked(config, on_eval, dataset, model))
         summary = _train(checked, callback, test, quiet, say, closing)
     return directories.summary_from_json(multi_process.broadcast_object(summary))
+
+
+@contextlib.contextmanager
+def _device_errors() -> Iterator[None]:
+    """Converts what a device refuses into a UserError with a remedy."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        for words, remedy in DEVICE_REMEDIES.items():
+            if words in reason:
+                raise UserError(f"{reason}; {remedy}.") from error
+        raise
 
 
 def _checked(
@@ -305,7 +323,7 @@ def measure_requirements(
       UserError: `fedwin.run` would reject the run, or it does not fit.
     """
     check_objects(config, dataset, model)
-    with jax_config.settings(config.precision):
+    with jax_config.settings(config.precision), _device_errors():
         checked = prepare_and_check(config, dataset, model)
         checked = checked._replace(plan=chosen(checked.plan, checked.previous_strategy, say))
         plan, memory, free = checked.plan, available(), free_disk(checked.directory)

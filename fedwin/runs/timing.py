@@ -26,6 +26,8 @@ from fedwin.runs.schedule import CohortSchedule, CohortSource, Schedule
 from fedwin.runs.seeds import GroupInputs, broadcast_state, seed_state
 from fedwin.runs.train import Driver, Parts, compile_seconds
 
+# How XLA's message begins when a device has no memory left.
+EXHAUSTED = "RESOURCE_EXHAUSTED"
 # Rounds under each strategy.
 STRATEGY_ROUNDS = 2
 # Seconds of a round or an evaluation whose first time, or that of a part of it, is accurate enough.
@@ -81,7 +83,13 @@ def fastest(plan: RunPlan, say: Callable[[str], None]) -> str:
         if seconds and not fits:
             say(f"strategy {name}: needs more memory than is available")
             continue
-        seconds[name] = _seconds_per_round(candidate)
+        try:
+            seconds[name] = _seconds_per_round(candidate)
+        except jax.errors.JaxRuntimeError as error:  # the compiler's buffers are in no requirements
+            if not seconds or multi_process.count() > 1 or EXHAUSTED not in str(error):
+                raise
+            say(f"strategy {name}: needs more memory than the device has")
+            continue
         say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
     return min(seconds, key=lambda name: seconds[name])
 

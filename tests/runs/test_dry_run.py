@@ -2,12 +2,14 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
 import fedwin.runs.run as run_module
 from experiments.cli import requirements as dry_run_command
 from fedwin import multi_process
+from fedwin.engine import Dispatch
 from fedwin.runs import timing
 from fedwin.runs.config import Config
 from fedwin.runs.machine import Memory
@@ -35,6 +37,22 @@ def test_a_strategy_is_timed_where_all_processes_have_the_memory(monkeypatch):
     monkeypatch.setattr(multi_process, "all_gather_integers", lambda fits: np.array([[fits], [False]]))
     monkeypatch.setattr(timing, "_seconds_per_round", lambda plan: names.append(str(plan.strategy)) or 1.0)
     assert [timing.fastest(timing.planned(prepare(Config(**SMALL)), None), print)] == names
+
+
+def test_what_a_device_refuses_is_told_with_a_remedy(tmp_path, monkeypatch):
+    """XLA's messages on GPUs; --strategy=auto goes on without a strategy that exhausts the memory."""
+    texts = iter(["RESOURCE_EXHAUSTED: Out of memory.", "UNIMPLEMENTED: HLO instruction select-and-scatter.4 does not"])
+
+    def refusing(*args, **kwargs):
+        raise jax.errors.JaxRuntimeError(next(texts))
+
+    monkeypatch.setattr(Dispatch, "__call__", refusing)
+    config = Config(**SMALL, num_rounds=2, strategy="vmapped", out_dir=str(tmp_path / "run"))
+    refused("^RESOURCE_EXHAUSTED: Out of memory; --dry_run counts .*; set --strategy=chunked:k=1 or", run, config)
+    refused("^UNIMPLEMENTED: .* select-and-scatter.4 does not; pool with fedwin.models.convolution", run, config)
+    texts = iter(["RESOURCE_EXHAUSTED"] * 2)
+    monkeypatch.setattr(timing, "_seconds_per_round", lambda plan: plan.strategy.chunk or refusing())
+    assert timing.fastest(timing.planned(prepare(Config(**SMALL)), None), print) == "chunked:k=1"
 
 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
