@@ -73,8 +73,12 @@ def show(config: Config) -> float:
     config, schedule, memory = plan.prepared.config, plan.prepared.schedule, required.requirements
     done, left = completed(config, directory)
     seconds = timing.expected(schedule, left)
-    free = required.available.host if required.available.device is None else required.available.device
-    available = "" if free is None else f"; {free / _MB:,.0f} MB are available"
+    host, device = required.available
+    rooms = [("total", memory.parts, host)]
+    if device is not None:
+        rooms = [("each device", memory.device, device), ("main memory", memory.host, host)]
+    of = lambda free: "" if free is None else f" of {free / _MB:,.0f} MB that are available"
+    used = ", ".join(f"{name} {sum(parts.values()) / _MB:,.0f} MB{of(free)}" for name, parts, free in rooms)
     files = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in memory.disk.items())
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
     finished = f"; done: {','.join(map(str, done))}" if any(done) else ""
@@ -82,7 +86,7 @@ def show(config: Config) -> float:
     lines = [
         f"{directory}: {config.algorithm} on {config.dataset}, {config.model}",
         f"plan: {plan}",
-        f"{memory}; total {sum(memory.parts.values()) / _MB:,.0f} MB{available}",
+        f"{memory}; {used}",
         f"disk: {files}; {required.free_disk / _MB:,.0f} MB are free",
         f"{schedule.describe(fork_round(config))}, for {seeds}{finished}",
         f"pace: {timing.seconds_per_round:.3g} s a round, {timing.seconds_per_evaluation:.3g} s an evaluation, "

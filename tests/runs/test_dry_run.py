@@ -1,6 +1,7 @@
 """Dry runs: the expected duration from a few timed rounds, without side effects."""
 
 import math
+import re
 
 import jax
 import numpy as np
@@ -57,11 +58,13 @@ def test_what_a_device_refuses_is_told_with_a_remedy(tmp_path, monkeypatch):
 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_module, "available", lambda: Memory(10**10, 2 * 10**10))
     words = [f"--{name}={value}" for name, value in SMALL.items()]
     ended = called("train", *words, "--num_rounds=70000", "--seeds=0,1", "--eval_every=100", "--dry_run")
     assert ended.status == 0 and not ended.lines, ended
     for start in ("fedavg on digits", "memory: examples", "plan: strategy ", "disk: checkpoints ", "expected: "):
         assert start in ended.out, ended.out
+    assert re.search(r"; each device \d+ MB of 20,000 MB .*, main memory \d+ MB of 10,000 MB that are avail", ended.out)
     said = "70,000 rounds with 800 evaluations, every 100 rounds from round 0 on and after each of the last 100 (--fin"
     assert said in ended.out and ", for each of the seeds 0,1\n" in ended.out, ended.out
     assert not tree_of(tmp_path)
