@@ -285,7 +285,7 @@ class ExecutionOptions:
     )
     strategy: str = option(
         "default",
-        "How a cohort is executed: default (from a table of measurements), auto (the fastest in a test), vmapped, "
+        "How a cohort is executed: default (vmapped; a loop on a CPU), auto (the fastest in a test), vmapped, "
         "chunked:k=4, sharded:devices=2; pmap is an alias of sharded.",
     )
     table: str = option(
