@@ -70,7 +70,7 @@ def available() -> Memory:
     """Returns the memory that is available now: main memory, and that of the first device if it is an accelerator."""
     limits = [limit for limit in (_system_memory(), _cgroup_memory()) if limit is not None]
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
-    return Memory(min(limits, default=None), (stats or {}).get("bytes_limit"))
+    return Memory(min(limits, default=None), stats["bytes_limit"] - stats["bytes_in_use"] if stats else None)
 
 
 def total_memory() -> int | None:

@@ -1,6 +1,7 @@
 """Plans: requirements are computed from shapes, and errors name the largest part."""
 
 import dataclasses
+import types
 
 import jax
 
@@ -69,8 +70,12 @@ def test_the_largest_part_is_named_with_its_remedy():
     assert found.fits(Memory(10**10, 10**10))
 
 
-def test_memory_of_this_host_and_its_container(tmp_path):
+def test_memory_of_this_host_its_device_and_its_container(tmp_path, monkeypatch):
     assert available().host > 1 << 26 and available().device is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    stats = {"bytes_limit": 1000, "bytes_in_use": 300}
+    monkeypatch.setattr(jax, "local_devices", lambda: [types.SimpleNamespace(memory_stats=lambda: stats)])
+    assert available().device == 700
     texts = {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 5\ninactive_file 100"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
