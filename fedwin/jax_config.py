@@ -35,11 +35,6 @@ def use_every_core(most: int = MAX_CPU_DEVICES) -> None:
         pass  # the backend has started: its devices stay as they are
 
 
-def use_cpu_alone() -> None:
-    """Leaves GPUs and TPUs to other processes; call it before the first computation."""
-    jax.config.update("jax_platforms", "cpu")
-
-
 def unused_cores() -> int:
     """Returns the cores of a machine on which jax has one CPU device because nobody asked for more; else 0."""
     asked = os.environ.get("JAX_NUM_CPU_DEVICES") or jax.config.values["jax_num_cpu_devices"] > 0

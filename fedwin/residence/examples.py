@@ -32,11 +32,6 @@ class TrainingExamples:
     rounds: int | None = None
     waited = 0.0
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the examples on one device."""
-        raise NotImplementedError
-
     def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
         """Returns the examples of a dispatch; waits for them.
 
@@ -88,10 +83,6 @@ class ResidentExamples(TrainingExamples):
         store = federation.store()
         placed = place(store.examples) if examples is None else examples
         self.store = place(store._replace(examples={}))._replace(examples=placed)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
 
     def load(self, cohort: Cohort) -> tuple[Store, np.ndarray]:
         return self.store, np.asarray(cohort.ids)
@@ -170,10 +161,6 @@ class StreamedExamples(TrainingExamples):
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}
 
-    @property
-    def nbytes(self) -> int:
-        return 2 * self.capacities[0] * self.example_bytes  # the dispatch that is trained on, and the next one
-
     def prefetch(self, cohort: Cohort) -> None:
         if _name(cohort) not in self._prefetched:
             self._prefetched[_name(cohort)] = self._reader.submit(self._pack, cohort)
@@ -232,7 +219,9 @@ def example_memory(
         return tree.nbytes(federation.shapes()), rounds
     examples = make_examples(federation, choice, strategy, clients_per_round, rounds)
     examples.close()
-    return examples.nbytes, examples.rounds or rounds
+    assert isinstance(examples, StreamedExamples)
+    # The dispatch that is trained on, and the next one.
+    return 2 * examples.capacities[0] * examples.example_bytes, examples.rounds or rounds
 
 
 def make_examples(
