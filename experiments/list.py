@@ -10,52 +10,18 @@ fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress; -
 
 from absl import flags
 
-from fedwin.aggregation import AGGREGATORS, ATTACKS
-from fedwin.algorithms import ALGORITHMS
-from fedwin.augment import AUGMENTATIONS
-from fedwin.callbacks import STOPPING_RULES, TRACKERS
-from fedwin.clock import CLOCKS
-from fedwin.data import DATASETS, DRIFTS, PARTITIONS, SHIFTS
+from fedwin import plugins
 from fedwin.engine.strategy import STRATEGIES
 from fedwin.errors import UserError
 from fedwin.launching.launchers import LAUNCHERS
-from fedwin.local import LOCAL_WORK
-from fedwin.losses import LOSSES
-from fedwin.models import MODELS
-from fedwin.observers import OBSERVERS
-from fedwin.personalization import PERSONALIZERS
 from fedwin.registry.ranges import one_of
-from fedwin.sampling import SAMPLERS
-from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 
 from . import runs
 from .cli import subcommand, unused
 from .papers import presets
 
 ARGUMENTS = "KIND [NAME]"
-REGISTRIES = {
-    "algorithms": ALGORITHMS,
-    "models": MODELS,
-    "datasets": DATASETS,
-    "partitions": PARTITIONS,
-    "shifts": SHIFTS,
-    "drifts": DRIFTS,
-    "observers": OBSERVERS,
-    "wrappers": WRAPPERS,
-    "personalizers": PERSONALIZERS,
-    "aggregators": AGGREGATORS,
-    "attacks": ATTACKS,
-    "losses": LOSSES,
-    "augmentations": AUGMENTATIONS,
-    "samplers": SAMPLERS,
-    "local_work": LOCAL_WORK,
-    "clocks": CLOCKS,
-    "asynchronous": ASYNCHRONOUS,
-    "strategies": STRATEGIES,
-    "stopping": STOPPING_RULES,
-    "trackers": TRACKERS,
-    "launchers": LAUNCHERS,
-}
+REGISTRIES = plugins.REGISTRIES | {"strategies": STRATEGIES, "launchers": LAUNCHERS}
 LISTS = (*REGISTRIES, "presets", "runs")
 
 

@@ -33,28 +33,28 @@ from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 
 GROUP = "fedwin.plugins"
 
-# Imported here so that they are filled before a plug-in runs, which then cannot take a registered name.
-REGISTRIES = (
-    AGGREGATORS,
-    ALGORITHMS,
-    ASYNCHRONOUS,
-    ATTACKS,
-    AUGMENTATIONS,
-    CLOCKS,
-    DATASETS,
-    DRIFTS,
-    LOCAL_WORK,
-    LOSSES,
-    MODELS,
-    OBSERVERS,
-    PARTITIONS,
-    PERSONALIZERS,
-    SAMPLERS,
-    SHIFTS,
-    STOPPING_RULES,
-    TRACKERS,
-    WRAPPERS,
-)
+# List of `fedwin list` -> registry. Imported here so that they are filled before plug-ins, which can take no such name.
+REGISTRIES = {
+    "algorithms": ALGORITHMS,
+    "models": MODELS,
+    "datasets": DATASETS,
+    "partitions": PARTITIONS,
+    "shifts": SHIFTS,
+    "drifts": DRIFTS,
+    "observers": OBSERVERS,
+    "wrappers": WRAPPERS,
+    "personalizers": PERSONALIZERS,
+    "aggregators": AGGREGATORS,
+    "attacks": ATTACKS,
+    "losses": LOSSES,
+    "augmentations": AUGMENTATIONS,
+    "samplers": SAMPLERS,
+    "local_work": LOCAL_WORK,
+    "clocks": CLOCKS,
+    "asynchronous": ASYNCHRONOUS,
+    "stopping": STOPPING_RULES,
+    "trackers": TRACKERS,
+}
 
 # Real path of a file -> its hash when it was loaded; a changed file cannot be loaded again in the same process.
 _loaded_hashes: dict[pathlib.Path, str] = {}
@@ -196,11 +196,11 @@ def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
 @contextlib.contextmanager
 def _guarded(text: str, top: str) -> Iterator[None]:
     """Context of an import that converts exceptions to UserError and then removes what the import registered."""
-    before, modules = [dict(registry) for registry in REGISTRIES], set(sys.modules)
+    before, modules = [dict(registry) for registry in REGISTRIES.values()], set(sys.modules)
     try:
         yield
     except (Exception, SystemExit) as error:
-        builders = [r.pop(name) for r, known in zip(REGISTRIES, before) for name in r.keys() - known.keys()]
+        builders = [r.pop(name) for r, known in zip(REGISTRIES.values(), before) for name in r.keys() - known.keys()]
         registering = {getattr(builder, "__module__", top) for builder in builders}
         # A corrected import must execute them again, but libraries stay: some can't be imported twice.
         for name in sys.modules.keys() - modules:

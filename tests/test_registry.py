@@ -139,7 +139,7 @@ def ranged():
     """(registry, entry, parameter) of every parameter with a range or a list of values, in all registries."""
     return [
         pytest.param(registry, entry, h, id=f"{registry.kind}-{name}-{h.name}")
-        for registry in REGISTRIES
+        for registry in REGISTRIES.values()
         for name, entry in registry.entries.items()
         for h in entry.hyperparameters
         if entry.builder.__module__.startswith("fedwin.") and any(k.range or k.values for k in h.values.kinds)
@@ -178,7 +178,7 @@ def _inside(h):
     return kind.type((least if math.isfinite(least) else 0) + 1 if math.isinf(most) else (least + most) / 2)
 
 
-@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+@pytest.mark.parametrize("registry", REGISTRIES.values(), ids=lambda registry: registry.kind)
 def test_instances_are_inside(registry):
     for entry in registry.entries.values():
         required = {o.name: _inside(o) for o in entry.hyperparameters if o.default is inspect.Parameter.empty}

@@ -18,14 +18,14 @@ EXAMPLES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", PAGE, r
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_the_guide_is_short_and_passes_its_check(name, capsys):
-    known = [set(registry) for registry in REGISTRIES]
+    known = [set(registry) for registry in REGISTRIES.values()]
     body = EXAMPLES[name].split("\n\n\n")[1]
     assert 5 <= len(body.splitlines()) <= 20
     try:
         exec(compile(EXAMPLES[name], name, "exec"), {"__name__": "__main__"})
-        added = [entry for registry, before in zip(REGISTRIES, known) for entry in registry.keys() - before]
+        added = [entry for registry, before in zip(REGISTRIES.values(), known) for entry in registry.keys() - before]
     finally:
-        for registry, before in zip(REGISTRIES, known):
+        for registry, before in zip(REGISTRIES.values(), known):
             for entry in registry.keys() - before:
                 del registry[entry]
     assert capsys.readouterr().out == f"{added[0]}: the contract holds.\n"
