@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
 from .cli import subcommand
-from .figures import sources
+from .records import config_of
 
 ARGUMENTS = "NAME|RUN ..."
 
@@ -26,7 +26,7 @@ def subject(text: str) -> str | Config:
     """
     if not os.path.isdir(text):
         return text
-    values = sources.config_of(text)
+    values = config_of(text)
     plugins.load_for(pathlib.Path(text), values["imports"])
     return Config(**{name: values[name] for _, name in citations.FIELDS})
 

@@ -14,7 +14,8 @@ from fedwin.models import interchange
 from fedwin.runs.config import MOST
 
 from .cli import subcommand
-from .figures import models, sources
+from .figures import models
+from .records import config_of
 
 ARGUMENTS = "MODEL"
 
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> None:
         raise UserError("name the new file with --out=model.safetensors or --out=model.npz.")
     interchange.check_target(options.out, options.overwrite)
     address = models.address(argv[1])
-    sources.config_of(address.directory)
+    config_of(address.directory)
     path = fedwin.export(
         address.directory,
         options.out,

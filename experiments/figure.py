@@ -49,6 +49,7 @@ from .figures import (
     sweeps,
     targets,
 )
+from .records import config_of
 
 ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
@@ -208,7 +209,7 @@ def _labels(arguments: Runs, options: Any) -> Answer:
     histograms: dict[str, Any] = {}
     datasets: dict[str, data.Dataset] = {}
     for label, directory in _directories(runs, options.labels if not partitions else ()).items():
-        seeds = sources.config_of(directory)["seeds"]
+        seeds = config_of(directory)["seeds"]
         seed = options.seed if options.seed in seeds or flags.FLAGS["seed"].present else seeds[0]
         prepared = prepared_run(directory, [seed], data_dir=options.data_dir)
         counts = prepared.federations[seed].info.get("train")
@@ -240,7 +241,7 @@ def _staleness(arguments: Runs, options: Any) -> Answer:
     if len(arguments) != 1:
         raise UserError(f"staleness: {len(arguments)} runs; name one.")
     (directory,) = _directories(arguments, ()).values()
-    sources.config_of(directory)
+    config_of(directory)
     prepared = prepared_run(directory, data_dir=options.data_dir)
     config, ids = prepared.config, _numbers("clients", options.clients)
     if options.seed not in config.seeds:

@@ -36,11 +36,13 @@ class Record:
         fields that differ from the defaults, and 'stored' has its machine, its data and the day.
       lines: evaluations, as in metrics.jsonl.
       summary: contents of summary.json; None: the run has not finished.
+      directory: of the run; None: it is packed.
     """
 
     about: Json
     lines: list[Line]
     summary: Json | None = None
+    directory: pathlib.Path | None = None
 
     @property
     def config(self) -> Json:
@@ -51,6 +53,11 @@ class Record:
     def label(self) -> str:
         """Algorithm and wrappers."""
         return " ".join([self.config["algorithm"], *self.config.get("wrap", [])])
+
+    @property
+    def name(self) -> str:
+        """Name of the directory, or the label of a packed run."""
+        return self.label if self.directory is None else self.directory.resolve().name
 
     @property
     def stored(self) -> Json:
@@ -73,6 +80,11 @@ class Record:
         ended = self._ended().items()
         return {seed: each["diverged_at"] for seed, each in ended if each.get("diverged_at") is not None}
 
+    @property
+    def stopped(self) -> set[int]:
+        """The seeds that were stopped early; of a packed run they are not known."""
+        return {seed for seed, each in self._ended().items() if "stopped_at" in each}
+
     def _ended(self) -> dict[int, Json]:
         return {int(seed): each for seed, each in (self.summary or {"seeds": {}})["seeds"].items()}
 
@@ -88,8 +100,9 @@ def read(path: str | pathlib.Path) -> Record:
     """
     path = pathlib.Path(path)
     if os.path.isdir(path):
-        read_config(path)
-        return _of_directory(path)
+        config = config_of(path)
+        record = _of_directory(path)
+        return dataclasses.replace(record, about=record.about | {"config": config}, directory=path)
     if not path.name.endswith(SUFFIX):
         raise UserError(f"{path}: neither the directory of a run nor a packed run (*{SUFFIX}); check the path.")
     try:
@@ -106,6 +119,17 @@ def read(path: str | pathlib.Path) -> Record:
             return _of_directory(pathlib.Path(folder))
     except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it.") from error
+
+
+def config_of(directory: str | pathlib.Path) -> Json:
+    """Returns the fields of Config of a run directory.
+
+    Raises:
+      UserError: it is not the directory of a run.
+    """
+    if not os.path.isfile(os.path.join(directory, CONFIG)):
+        raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
+    return read_config(pathlib.Path(directory)).config
 
 
 def _of_directory(directory: pathlib.Path) -> Record:

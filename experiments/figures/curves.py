@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.runs.directory import verified_summary
 
 from . import style
 from .sources import Line, Series
@@ -73,7 +72,7 @@ def curve(lines: list[Line], *which, **more) -> tuple[np.ndarray, np.ndarray]:
 
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
-    seeds = by_seed(source.lines, source.readout, metric, stopped=stopped_seeds(source)).values()
+    seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped).values()
     shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
@@ -85,14 +84,6 @@ def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:
         if readout in line and not math.isfinite(float(line[readout].get("loss", 0))):
             found[line["seed"]] = min(found.get(line["seed"], line["round"]), line["round"])
     return found
-
-
-def stopped_seeds(source: Series) -> set[int]:
-    """Returns the seeds of a finished run that were stopped early; none for a stored result."""
-    directory = source.header.get("directory")
-    if directory is None or not (pathlib.Path(directory) / "summary.json").is_file():
-        return set()
-    return {seed for seed, entry in verified_summary(directory)["seeds"].items() if "stopped_at" in entry}
 
 
 def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
@@ -142,7 +133,7 @@ def compute(
         raise UserError("target, lowest and highest must be finite numbers; leave out those that are not.")
     entries = []
     for source in series:
-        rounds, values = curve(source.lines, source.readout, metric, every, stopped_seeds(source))
+        rounds, values = curve(source.lines, source.readout, metric, every, source.stopped)
         shown = rounds >= source.since
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")

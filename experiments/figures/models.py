@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.load import TrainedModel, load
 
-from .sources import config_of
+from ..records import config_of
 
 # DIR[@ROUND][:READOUT]; the name of a directory may contain '@' and ':', too.
 _ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^/:@]+))?")

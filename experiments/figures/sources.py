@@ -1,18 +1,16 @@
-"""Reads learning curves and configurations, from the directories of runs or packed runs."""
+"""Learning curves of runs and packed runs."""
 
-import os
 import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from fedwin.callbacks.scores import main_metric
 from fedwin.errors import UserError
 from fedwin.observers import OBSERVERS, wima_name
 from fedwin.registry.ranges import one_of
-from fedwin.runs import directory as directories
 
 from .. import records
-from ..records import Line
+from ..records import Json, Line
 
 
 class Series(NamedTuple):
@@ -21,35 +19,16 @@ class Series(NamedTuple):
     Attributes:
       lines: evaluations of all seeds, as in metrics.jsonl.
       since: the first round that is shown; before its start a window average equals the model.
-      header: metadata of the run: 'config', 'directory'.
+      config: fields of Config.
+      stopped: seeds that were stopped early.
     """
 
     label: str
     lines: list[Line]
     readout: str = "model"
     since: int = 0
-    header: dict[str, Any] = {}
-
-
-def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
-    """Reads the evaluations of a run.
-
-    Args:
-      path: a run's directory, or a packed run.
-
-    Returns:
-      (header, lines). A header has 'label' and 'config'; that of a directory also 'directory'.
-
-    Raises:
-      UserError: there is no such run, it has no evaluation yet, or its files are damaged or have been altered.
-    """
-    config = config_of(path) if os.path.isdir(path) else None
-    record = records.read(path)
-    if not record.lines:
-        raise UserError(f"{path} has no evaluation yet; continue the run.")
-    if config is None:
-        return {"label": record.label, "config": record.config}, record.lines
-    return {"label": pathlib.Path(path).resolve().name, "config": config, "directory": str(path)}, record.lines
+    config: Json = {}
+    stopped: Collection[int] = ()
 
 
 def readouts(lines: Iterable[Line]) -> list[str]:
@@ -90,22 +69,28 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
       labels: one per path; empty: the runs' own.
 
     Raises:
-      UserError: no run has a read-out of `wanted`, or the number of labels differs from that of paths.
+      UserError: a path is no run, or one without evaluations; no run has a read-out of `wanted`; or too few labels, or
+        too many.
     """
     if labels and len(labels) != len(paths):
         raise UserError(f"{len(labels)} label(s) for {len(paths)} run(s); give one each.")
-    runs = [read(path) for path in paths]
-    available = dict.fromkeys(name for _, lines in runs for name in readouts(lines))
+    runs = [records.read(path) for path in paths]
+    for path, run in zip(paths, runs):
+        if not run.lines:
+            raise UserError(f"{path} has no evaluation yet; continue the run.")
+    available = dict.fromkeys(name for run in runs for name in readouts(run.lines))
     for name in wanted:
         one_of("readouts", name, available)
-    names = list(labels) or [header["label"] for header, _ in runs]
+    names = list(labels) or [run.name for run in runs]
     names = names if len(set(names)) == len(names) else list(map(str, paths))
     curves = []
-    for name, (header, lines) in zip(names, runs):
-        own = [readout for readout in readouts(lines) if readout in (wanted or available)]
+    for name, run in zip(names, runs):
+        own = [readout for readout in readouts(run.lines) if readout in (wanted or available)]
         # A single read-out is not named in the label.
         named = len(own) > 1 or len(wanted) > 1
-        curves += [Series(f"{name}: {own_name}" if named else name, lines, own_name, 0, header) for own_name in own]
+        for readout in own:
+            label = f"{name}: {readout}" if named else name
+            curves.append(Series(label, run.lines, readout, config=run.config, stopped=run.stopped))
     return curves
 
 
@@ -113,18 +98,7 @@ def describe(series: Sequence[Series]) -> str:
     """Returns the settings that all curves share, and the numbers of seeds, for a title."""
     parts = []
     for name in ("dataset", "partition", "model"):
-        values = {str(source.header.get("config", {}).get(name, "")) for source in series}
+        values = {str(source.config.get(name, "")) for source in series}
         parts += [value for value in values if len(values) == 1 and value]
     counts = sorted({len({line["seed"] for line in source.lines}) for source in series})
     return ", ".join([*parts, f"{' or '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"])
-
-
-def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
-    """Returns the configuration of a run.
-
-    Raises:
-      UserError: the directory is not that of a run.
-    """
-    if not os.path.isfile(os.path.join(directory, "config.json")):
-        raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
-    return directories.read_config(pathlib.Path(directory)).config

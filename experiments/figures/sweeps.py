@@ -80,7 +80,7 @@ def of_runs(
     numbers: dict[str, dict[float, list[float]]] = {}
     taken = set[tuple[str, float, int]]()
     for source in series:
-        config, readout = source.header.get("config", {}), source.readout
+        config, readout = source.config, source.readout
         if field == "observe":
             own = [text for text in config.get("observe", []) if inner in parse(text).params]
             own = [text for text in own if sources.readout_name(text) == readout]

@@ -15,7 +15,6 @@ from fedwin.errors import UserError
 from fedwin.registry.choices import parse
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.directory import read_config
 
 from .. import records
 from ..cli import command_line
@@ -135,13 +134,10 @@ def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
     record = records.read(path)
+    fields = {name: value for name, value in record.config.items() if name in DEFAULTS}
+    command = command_line.train_command(Config(**fields)) if record.directory is not None else ""
     grid = _grid(path.parent / "sweep.csv", record.about.get("fingerprint", ""))
-    if not path.is_dir():
-        return dataclasses.replace(of_record(record, name, most=most), grid=grid)
-    config = read_config(path).config
-    record.about["config"] = config
-    command = command_line.train_command(Config(**{field: config[field] for field in config if field in DEFAULTS}))
-    return dataclasses.replace(of_record(record, name, command, path, most), grid=grid)
+    return dataclasses.replace(of_record(record, name, command, most), grid=grid)
 
 
 def _grid(path: pathlib.Path, fingerprint: str) -> list[str]:
@@ -155,25 +151,16 @@ def _grid(path: pathlib.Path, fingerprint: str) -> list[str]:
         return []
 
 
-def of_record(
-    record: Record, name: str, command: str = "", directory: pathlib.Path | None = None, most: int = MOST
-) -> ViewedRun:
-    """Returns a run from its evaluations.
-
-    Args:
-      directory: of the run; None: a stored result.
-    """
+def of_record(record: Record, name: str, command: str = "", most: int = MOST) -> ViewedRun:
+    """Returns a run from its evaluations."""
     lines, config = record.lines, record.config
-    ends = (record.summary or {"seeds": {}})["seeds"]
-    stopped = {int(seed) for seed, end in ends.items() if "stopped_at" in end}
     pairs = dict.fromkeys((r, metric) for r in sources.readouts(lines) for line in lines for metric in line.get(r, ()))
-    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped, most)) is not None]
+    shown = [curve for pair in pairs if (curve := _curve(record, *pair, most)) is not None]
     folder = str(pathlib.PurePath(name).parent)
     changed = {field: value for field, value in config.items() if field in ALWAYS or value != DEFAULTS.get(field)}
-    own = {"run": name, "state": _state(record, stopped, directory)} | _numbers(record)
+    own = {"run": name, "state": _state(record)} | _numbers(record)
     settings = plain(changed | parameters(config) | own)
-    bins = [] if directory is None else _histograms(name, directory, record)
-    facts = _facts(record, name, directory)
+    facts, bins = _facts(record, name), _histograms(record, name)
     return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, shown, bins)
 
 
@@ -190,14 +177,14 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _curve(record: Record, readout: str, metric: str, stopped: set[int], most: int) -> Fields | None:
+def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | None:
     """Returns one metric of one read-out, shares in percent; None without a number.
 
     Its `final` (mean and std over seeds of the last rounds), `last` and `best` (with its round) are of all evaluations,
     `axes`, `mean` and `std` have at most `most` points.
     """
     try:
-        rounds, values = curves.curve(record.lines, readout, metric, stopped=stopped)
+        rounds, values = curves.curve(record.lines, readout, metric, stopped=record.stopped)
     except (UserError, TypeError, ValueError):
         return None
     if not len(rounds):
@@ -212,7 +199,7 @@ def _curve(record: Record, readout: str, metric: str, stopped: set[int], most: i
         best = float(mean[place]), int(rounds[place])
     kept = thinned(rounds, mean, most)
     axes: dict[str, list] = {"round": rounds[kept].tolist()}
-    series = sources.Series(readout, record.lines, header={"config": record.config})
+    series = sources.Series(readout, record.lines)
     for axis in curves.AXES:
         with contextlib.suppress(UserError):  # not every evaluation has it
             if axis != "round":
@@ -243,21 +230,21 @@ def _final(record: Record, readout: str, metric: str) -> tuple[float | None, flo
     return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
-def _state(record: Record, stopped: set[int], directory: pathlib.Path | None) -> str:
+def _state(record: Record) -> str:
     seeds = lambda some: ", ".join(map(str, sorted(some)))
     if not record.lines:
         return "no evaluation yet"
-    if directory is not None and record.summary is None:
+    if record.directory is not None and record.summary is None:
         return "unfinished"
     if record.diverged:
         return f"diverged: seed {seeds(record.diverged)}"
-    return f"stopped early: seed {seeds(stopped)}" if stopped else "finished"
+    return f"stopped early: seed {seeds(record.stopped)}" if record.stopped else "finished"
 
 
-def _facts(record: Record, name: str, directory: pathlib.Path | None) -> dict[str, str]:
+def _facts(record: Record, name: str) -> dict[str, str]:
     about, stored = record.about, record.stored
     pairs = lambda facts: ", ".join(f"{key} {value}" for key, value in facts.items() if value)
-    facts = {"directory": str(directory)} if directory is not None else {"run": name}
+    facts = {"run": name} if record.directory is None else {"directory": str(record.directory)}
     facts |= {title: about.get(title, "") for title in ("fingerprint", "strategy", "device")}
     facts |= {"machine": stored.get("machine", ""), "versions": pairs(about.get("versions", {}))}
     facts |= {"data": pairs(stored.get("data", {})), "stored on": stored.get("day", "")}
@@ -280,14 +267,14 @@ def _numbers(record: Record) -> Fields:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _histograms(name: str, directory: pathlib.Path, record: Record) -> list[Fields]:
+def _histograms(record: Record, name: str) -> list[Fields]:
     """Returns the bins of the newest evaluation of clients, all seeds together; none without one."""
-    if not any("clients" in line for line in record.lines):
+    if record.directory is None or not any("clients" in line for line in record.lines):
         return []
     tables: list[clients.Table] = []
     for seed in record.seeds:
         with contextlib.suppress(UserError):  # this seed has none yet
-            tables.append(client_table(directory, seed))
+            tables.append(client_table(record.directory, seed))
     found: list[Fields] = []
     for metric in ("accuracy", "rmse", "loss"):
         for model in dict.fromkeys(each for table in tables for each in clients.models_of(table, metric)):

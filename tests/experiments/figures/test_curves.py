@@ -71,14 +71,14 @@ def test_the_axis_shows_bytes_and_time(tmp_path):
 
 
 def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
-    header, lines = sources.read(finished)
-    assert header["label"] == "fedavg" and header["config"]["num_clients"] == 8 and len(lines) == 10
-    config = header["config"] | {"algorithm": "mine"}
+    run = records.read(finished)
+    lines = run.lines
+    assert run.name == "fedavg" and run.config["num_clients"] == 8 and len(lines) == 10
+    config = run.config | {"algorithm": "mine"}
     records.write(tmp_path / "stored.tar.xz", records.Record({"config": config}, lines))
-    again, same = sources.read(tmp_path / "stored.tar.xz")
-    assert again["label"] == "mine" and same == lines
     both = sources.series([finished, tmp_path / "stored.tar.xz"], ["wima2"])
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
+    assert both[1].lines == lines
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]
     assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
@@ -96,11 +96,11 @@ def test_misuse(finished, tmp_path):
     whole = only.read_bytes()
     for content in (b"x", lzma.compress(b""), lzma.compress(b"x" * 999), whole[:-20], whole[:99] + b"?" + whole[100:]):
         (tmp_path / "bad.tar.xz").write_bytes(content)
-        refused("bad.tar.xz is damaged", sources.read, tmp_path / "bad.tar.xz")
+        refused("bad.tar.xz is damaged", sources.series, [tmp_path / "bad.tar.xz"])
     for call, message in (
-        (lambda: sources.read(only), "no evaluation yet"),
-        (lambda: sources.read(tmp_path / "gone.tar.xz"), "No such file"),
-        (lambda: sources.read(tmp_path / "gone"), "neither the directory"),
+        (lambda: sources.series([only]), "no evaluation yet"),
+        (lambda: sources.series([tmp_path / "gone.tar.xz"]), "No such file"),
+        (lambda: sources.series([tmp_path / "gone"]), "neither the directory"),
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
         (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
         (lambda: curves.compute(sources.series([finished]), "acuracy"), "model has accuracy, loss"),

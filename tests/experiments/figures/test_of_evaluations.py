@@ -25,22 +25,22 @@ def test_sweeps_are_means_over_seeds(tmp_path):
 
 def test_sweeps_read_their_parameter_from_runs():
     config = {"algorithm": "ghb:tau=5", "partition": "dirichlet:alpha=0.3", "clients_per_round": 3, "wrap": ["ima"]}
-    series = Series("a", [line(0, r, r / 10) for r in range(5)], header={"config": config})
+    series = Series("a", [line(0, r, r / 10) for r in range(5)], config=config)
     assert sweeps.of_runs([series], "partition.alpha", last=2)["ghb:tau=5 + ima"] == {0.3: [pytest.approx(0.35)]}
     # The parameter is not in the label, and the untrained model of round 0 in no mean.
-    other = series._replace(header={"config": config | {"algorithm": "ghb:tau=9"}})
+    other = series._replace(config=config | {"algorithm": "ghb:tau=9"})
     found = sweeps.of_runs([series, other], "algorithm.tau", last=9)
     assert found == {"ghb + ima": {5: [pytest.approx(0.25)], 9: [pytest.approx(0.25)]}}
     lost = series._replace(lines=[*series.lines, line(0, 5, 0.5, "nan")])
     assert np.isnan(sweeps.of_runs([lost], "clients_per_round")["ghb:tau=5 + ima"][3]).all()
     # A read-out has the parameters of its own observer.
-    header = {"config": config | {"observe": ["swa", "wima:window=5", "wima:window=9"]}}
+    observing = config | {"observe": ["swa", "wima:window=5", "wima:window=9"]}
     lines = [line(0, r, r / 10, readout=f"wima{w}") for w in (5, 9) for r in range(5)]
-    found = sweeps.of_runs([Series("a", lines, f"wima{w}", 0, header) for w in (5, 9)], "observe.window")
+    found = sweeps.of_runs([Series("a", lines, f"wima{w}", 0, observing) for w in (5, 9)], "observe.window")
     assert found == {"ghb:tau=5 + ima: wima": {5: [pytest.approx(0.25)], 9: [pytest.approx(0.25)]}}
-    none = sweeps.of_runs([series._replace(header=header)], "observe.window")
+    none = sweeps.of_runs([series._replace(config=observing)], "observe.window")
     refused("no read-out to draw over observe.window", sweeps.compute, none, "observe.window")
-    twice = series._replace(label="b", header={"config": config | {"batch_size": 9}})
+    twice = series._replace(label="b", config=config | {"batch_size": 9})
     refused("b: another run has.*algorithm.tau alone", sweeps.of_runs, [series, twice], "algorithm.tau")
     for parameter, message in (("nosuch", "--nosuch"), ("partition", "a number"), ("partition.tau", "a number")):
         refused(message, sweeps.of_runs, [series], parameter)
