@@ -57,29 +57,20 @@ class Comparison:
     """Two sides that a claim compares, over the seeds that both have.
 
     Attributes:
-      better: seed -> number of the side that should be better, larger is better.
-      worse: seed -> number of the other one, of the same seeds.
+      gains: seed -> by how much the side that should be better is better: percentage points of accuracy, percent fewer
+        rounds to a target, or nats of loss.
       sources: (run, read-out, measure) of both sides, and of the numbers that they are gains over: claims of several
         tables may compare the same numbers.
       incomparable: why the two cannot be compared; empty: they can.
-      relative: whether gains are percent of the other side.
       names: titles of the better side's row, column and variant.
       data: those that stand in for the paper's; '' for the paper's own.
     """
 
-    better: dict[int, float]
-    worse: dict[int, float]
+    gains: dict[int, float]
     sources: tuple[Any, ...]
     incomparable: str = ""
-    relative: bool = False
     names: tuple[str, ...] = ()
     data: str = ""
-
-    @property
-    def gains(self) -> dict[int, float]:
-        """Seed -> gain: percentage points of accuracy, percent fewer rounds to a target, or nats of loss."""
-        gain = lambda own, other: 100 * (1 - own / other) if self.relative else own - other
-        return {seed: gain(own, self.worse[seed]) for seed, own in self.better.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +193,7 @@ class Verdict:
         return ", ".join(differing)
 
     def _amount(self, gain: float) -> str:
-        more, less, digits = UNITS[self.measure if self.measure in UNITS else MeanLast]
+        more, less, digits = UNITS[self.measure]
         if more == less:
             return f"{gain:+.{digits}f}{more}"
         return f"{abs(gain):.{digits}f}{more if gain >= 0 else less}"
@@ -210,7 +201,7 @@ class Verdict:
     def interval(self, interval: Interval) -> str:
         """Returns a gain and its 95 % interval in words; in those of a loss, the interval is turned as well."""
         assert interval.mean is not None and interval.bounds is not None
-        more, less, digits = UNITS[self.measure if self.measure in UNITS else MeanLast]
+        more, less, digits = UNITS[self.measure]
         lower, upper = interval.bounds
         if more != less and interval.mean < 0:
             lower, upper = -upper, -lower
@@ -340,10 +331,11 @@ def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison |
     if not seeds and not any(number.diverged for number in numbers):
         return None
     sources = tuple((number.run.key, number.cell.read, str(number.cell.measure)) for number in numbers)
-    own, others = ({seed: side[seed] for seed in seeds} for side in (own, others))
     relative, cell = isinstance(better.cell.measure, RoundsTo), better.cell
+    gain = lambda own, other: 100 * (1 - own / other) if relative else own - other
+    gains = {seed: gain(own[seed], others[seed]) for seed in seeds}
     names = (cell.row.title, cell.heading, cell.variant.title)
-    return Comparison(own, others, sources, _incomparable(*numbers), relative, names, cell.data)
+    return Comparison(gains, sources, _incomparable(*numbers), names, cell.data)
 
 
 def _incomparable(*numbers: Value) -> str:
@@ -417,9 +409,8 @@ def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> li
             {int(seed): -factor * found[name][of] for seed, found in by_seed.items() if of in found.get(name, {})}
             for name, of in keys
         )
-        both = [seed for seed in better if seed in worse]
-        better, worse = ({seed: side[seed] for seed in both} for side in (better, worse))
+        gains = {seed: better[seed] - worse[seed] for seed in better if seed in worse}
         measure = MeanLast if metric in SHARES else MeanLoss if metric == "loss" else Measure
-        compared = [Comparison(better, worse, tuple((models, *key) for key in keys), data=data)]
-        judged.append(Verdict(claim, compared, measure) if both else Verdict(claim, []))
+        compared = [Comparison(gains, tuple((models, *key) for key in keys), data=data)]
+        judged.append(Verdict(claim, compared, measure) if gains else Verdict(claim, []))
     return judged
