@@ -90,11 +90,7 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def chosen(name: str, available: Iterable[str]) -> list[str]:
-    """Returns the values of a list flag.
-
-    Raises:
-      UserError: one is not in `available`.
-    """
+    """Returns the values of a list flag, which must be in `available`."""
     values = [value for value in flags.FLAGS[name].value or () if value]
     for value in values:
         ranges.one_of(name, value, available)

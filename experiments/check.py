@@ -22,6 +22,7 @@ from absl import flags
 
 import fedwin
 from fedwin.errors import UserError
+from fedwin.registry.ranges import one_of
 
 from .cli import subcommand, unused
 
@@ -130,8 +131,7 @@ def main(argv: list[str]) -> None:
     if flags.FLAGS.release:
         sys.exit("\n".join(unreleased()) or 0)
     if name := flags.FLAGS.job:
-        if name not in jobs():
-            raise UserError(f"job={name}: choose one of {', '.join(jobs())}.")
+        one_of("job", name, jobs())
         sys.exit(int(not run_job(name)))
     with tempfile.TemporaryDirectory() as docs:
         commands = checks(docs, flags.FLAGS.tests)
