@@ -138,67 +138,22 @@ TABLE5 = settings.item(
     table=("ghb", "5"),
 )
 
-# Table 6: one client that holds all and keeps its momentum from epoch to epoch; a round is an epoch.
-WITH_MOMENTUM, WITHOUT_MOMENTUM = Fields(algorithm="local_momentum:momentum=0.9"), Fields(algorithm="fedavg")
-ONE_CLIENT = Fields(num_clients=1, clients_per_round=1, partition="iid", lr_schedule="cosine")
+# Table 6: one client that holds all and keeps its momentum from epoch to epoch; a round is an epoch. Text has neither
+# momentum nor a schedule; the rate of Stack Overflow is the square root of a tenth.
 CENTRAL_BASE = Variation(
     "centralized",
-    paper=ONE_CLIENT | {"eval_every": 10, "final_evals": 10, "num_rounds": 150},
+    paper=Fields.of(
+        "num_clients=1 clients_per_round=1 partition=iid lr_schedule=cosine eval_every=10 final_evals=10 num_rounds=150"
+    ),
     trend=Fields(final_evals=1, num_rounds=30, eval_every=1),
+    printed=(settings.ACCURACY,),
 )
-CENTRAL_CIFAR16 = WITH_MOMENTUM | {
-    **{name: standin.CIFAR16[name] for name in ("dataset", "model", "eval_examples")},
-    "augment": "none",
-    "weight_decay": 0.0,
-    "batch_size": 64,
-    "client_lr": standin.CENTRAL_RATE,
-}
-CENTRAL_FASHION = WITH_MOMENTUM | Fields.of("dataset=fmnist model=mlp batch_size=64 client_lr=0.01 num_rounds=10")
-CENTRAL = (("partition", "centralized"), ("variant", "centralized"), settings.ACCURACY)
-
-
-def _images(classes: int, network: Fields, model: str, rate: float, trend: Fields | None, why: str = "") -> Variation:
-    """Returns the column of a CIFAR set; `why` says why nothing stands in for it."""
-    fields = network | WITH_MOMENTUM | {"dataset": settings.DATA[classes], "client_lr": rate}
-    keys = (("dataset", f"CIFAR-{classes}"), ("model", model), *CENTRAL)
-    name = f"cifar{classes}_{network['model']}"
-    return Variation(name, f"CIFAR-{classes}, {model}", fields, trend, absent=why, printed=keys)
-
-
-def _text(like: Variation, dataset: str, model: str, fields: Fields) -> Variation:
-    """Returns the column of a text data set, with the network and batches of its federated runs; a constant rate."""
-    shared = {name: like.paper[name] for name in ("dataset", "model", "batch_size")}
-    return Variation(
-        like.name,
-        like.label,
-        WITHOUT_MOMENTUM | {"lr_schedule": ""} | shared | fields,
-        absent=like.absent,
-        printed=(("dataset", dataset), ("model", model), *CENTRAL),
-    )
-
-
-LENET_10 = _images(10, settings.LENET, "LeNet-5", 0.01, CENTRAL_CIFAR16)
-LENET_100 = _images(100, settings.LENET, "LeNet-5", 0.01, CENTRAL_FASHION | {"augment": "none"})
+CENTRALIZED = columns("ghb_centralized")
 TABLE6 = settings.item(
     name="ghb/table6",
     base=CENTRAL_BASE,
     rows=(Variation("sgd", "SGD", printed=(("algorithm", "SGD"),)),),
-    columns=(
-        LENET_10,
-        _images(10, settings.RESNET, "ResNet-20-GN", 0.1, None, "its residual networks take two cores too long"),
-        LENET_100,
-        _images(
-            100, settings.RESNET, "ResNet-20-GN", 0.1, None, "there is no small network better than the perceptron's"
-        ),
-        _text(
-            settings.SHAKESPEARE[0],
-            "Shakespeare-100x2000",
-            "LSTM-2x100",
-            Fields(client_lr=1.0, weight_decay=1e-4, num_rounds=75),
-        ),
-        # The rate is the square root of a tenth.
-        _text(settings.STACKOVERFLOW, "StackOverflow-40k", "LSTM-670", Fields(client_lr=10**-0.5, num_rounds=50)),
-    ),
+    columns=CENTRALIZED,
     table=("ghb", "6"),
 )
 
