@@ -31,18 +31,16 @@ from fedwin.runs.prepare import prepare
 
 from . import launching
 from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
-from .papers.survey.heterogeneity import SEARCHED
+from .papers.remarks import FOLDER, lines_of
 from .papers.trajectories import Fields
 from .tables import comparison, formats, sweeps
 
-# Columns of methods.csv that are flags.
-OWN_FLAGS = ("wrap", "loss", "partition", "client_lr")
 # Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate. On
 # clients with one class the gradient of WSM is zero: it is compared with FedAvg on clients of several classes.
 METHODS = tuple(
-    " ".join([line["algorithm"], *(f"--{flag}={line[flag]}" for flag in OWN_FLAGS if line[flag])])
-    for line in SEARCHED
-    if line["only"] != "survey"
+    line["grid"].removeprefix("algorithm=").replace(" ", " --")
+    for line in lines_of(FOLDER / "methods.csv")
+    if "compare" in line["group"]
 )
 SETTING: dict[str, Any] = Fields.of(
     "dataset=digits partition=dirichlet:alpha=0 num_clients=100 clients_per_round=10 model=digits_mlp num_rounds=150 "

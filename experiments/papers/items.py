@@ -113,7 +113,7 @@ def methods(group: str) -> tuple[Variation, ...]:
     """Returns the rows of a group of methods.csv; the first alternative of a grid is the default."""
     rows = []
     for line in lines_of(FOLDER / "methods.csv"):
-        if line["group"] == group:
+        if group in line["group"].split():
             grid = tuple(map(Fields.of, line["grid"].split(" | ")))
             trend = Fields.of(line["trend"]) if line["trend"] else None
             printed = (("algorithm", line["label"]),) if line["label"] else ()

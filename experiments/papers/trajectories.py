@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.runs.config import Config
+from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import hash_of, jsonable, set_fields
 
 from ..cli import config_flags
@@ -37,12 +37,13 @@ class Fields(dict):
     def of(cls, flags: str) -> "Fields":
         """Returns the fields of flags as on a command line, but without dashes.
 
-        >>> Fields.of("dataset=digits client_lr=0.05")
-        {'dataset': 'digits', 'client_lr': 0.05}
+        >>> Fields.of("dataset=digits client_lr=0.05 wrap=ima")
+        {'dataset': 'digits', 'client_lr': 0.05, 'wrap': ['ima']}
         """
         known = config_flags.fields()
         pairs = (flag.partition("=") for flag in flags.split())
-        return cls({name: config_flags.read(known[name], text) for name, _, text in pairs})
+        value = lambda field, text: [text] if isinstance(default_of(field), list) else config_flags.read(field, text)
+        return cls({name: value(known[name], text) for name, _, text in pairs})
 
     def __or__(self, other: Mapping[str, Any]) -> "Fields":  # type: ignore[override]
         return Fields({**self, **other})

@@ -5,16 +5,13 @@ from ..ima.settings import START
 from ..items import Item, Override, Variation
 from ..trajectories import Fields
 from ..wima.settings import BASE
+from .cifar16 import METHODS
 
 WINDOWS = (20, 100)
 SHARES = (0.25, 0.5, 0.75, 1.0)
 # The fork precedes the feedback by the longer window, so that both are full when it begins.
 FORK = START - 0.1
-ROWS = tuple(
-    Variation(name, standin.LABELS[name], Fields(algorithm=algorithm, client_lr=rate))
-    for name in ("fedavg", "fedhbm", "scaffold")
-    for algorithm, rate in [standin.RATES["alpha0"][name]]
-)
+ROWS = tuple(row for name in ("fedavg", "fedhbm", "scaffold") for row in METHODS if row.name == name)
 READ = Variation("f0", "0 (read alone)")
 FED_BACK = tuple(Variation(f"f{100 * share:.0f}", f"{share:g}", fork=FORK) for share in SHARES)
 

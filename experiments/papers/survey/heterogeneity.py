@@ -1,24 +1,11 @@
 """Survey: every method on the digits and on Fashion-MNIST, with and without a window."""
 
-import pathlib
-
-from ..items import Item, Variation
-from ..remarks import lines_of
+from ..items import Item, Variation, methods
 from ..trajectories import Fields
 from ..wima.settings import BASE, DIGITS, FASHION
 
-# Coefficients and rates that did best in a coarse search on the digits (seed 100, one class per client); lines without
-# a name are of `fedwin compare` alone.
-SEARCHED = lines_of(pathlib.Path(__file__).with_name("methods.csv"))
-
-
-def _method(line: dict[str, str]) -> Variation:
-    rate = Fields(client_lr=float(line["client_lr"])) if line["client_lr"] else Fields()
-    wrap = Fields(wrap=[line["wrap"]]) if line["wrap"] else Fields()
-    return Variation(line["name"], line["label"], Fields(algorithm=line["algorithm"]) | rate | wrap)
-
-
-METHODS = tuple(_method(line) for line in SEARCHED if line["name"])
+# Coefficients and rates that did best in a coarse search on the digits (seed 100, one class per client).
+METHODS = methods("survey")
 WINDOW = "wima:window=20"
 # Name -> (label, partition).
 PARTITIONS = {

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from .. import standin
 from ..ghb import settings as ghb
-from ..items import Claim, Item, Variation
-from ..remarks import lines_of, rows_of
+from ..items import Claim, Item, Variation, methods
+from ..remarks import rows_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
 
@@ -21,14 +21,8 @@ IMPORT = f"{__name__.partition('.papers.')[0]}.plugins.scaffold_variants"
 # a round, so there are fewer rounds, at a larger rate; the rates of one or two steps of all 100 images make up for the
 # missing steps.
 ROWS = tuple(
-    Variation(
-        line["name"],
-        line["label"],
-        Fields(algorithm=line["algorithm"])
-        | ({"imports": [IMPORT]} if line["algorithm"].startswith("scaffold_variant") else {})
-        | Fields.of(line["flags"]),
-    )
-    for line in lines_of(pathlib.Path(__file__).with_suffix(".csv"))
+    row.merged(imports=[IMPORT]) if row.paper["algorithm"].startswith("scaffold_variant") else row
+    for row in methods("scaffold")
 )
 
 
