@@ -44,7 +44,6 @@ def scaffold_variant(
     solve,
     *,
     control="path",
-    gain=1.0,
     own=1.0,
     total="mean",
     damping=1.0,
@@ -59,9 +58,8 @@ def scaffold_variant(
     Args:
       setting: the run's core.Setting.
       solve: the local solver.
-      control: new c_i: 'path' (option II: mean gradient along the path), 'start' (option I: full gradient at x),
-        'first' (the first mini-batch's gradient at x), 'norm' (option II, rescaled to the norm of option I).
-      gain: factor of the server control in the direction.
+      control: new c_i: 'path' (option II: mean gradient along the path) or 'norm' (rescaled to the norm of the full
+        gradient at x, option I).
       own: factor of the client's own control in the direction; 0 leaves it out: g(y) + c.
       total: server control c = sum_i c_i times 1/K ('mean'), 1/|S| ('cohort') or 1 ('sum', the released code).
       damping: factor of the whole correction c - c_i; 0 is FedAvg, 1 SCAFFOLD.
@@ -74,25 +72,15 @@ def scaffold_variant(
     """
     share = {"mean": 1 / setting.num_clients, "cohort": 1 / setting.clients_per_round, "sum": 1.0}[total]
 
-    def first_gradient(params, c):
-        positions, _ = solve.plan(c)
-        batch = solve.prepare(solve.batches.take(c, positions, 0), c.key)
-        return solve.gradient_at(c.stats, batch, c.key, c.info)(params).value
-
     def client(down, c):
         params, (control_sum, seen) = down
-        scale = gain * (setting.num_clients / jnp.maximum(seen, 1) if only_seen else 1.0)
+        scale = setting.num_clients / jnp.maximum(seen, 1) if only_seen else 1.0
         on = jnp.where(c.round >= start, damping, 0.0)
         if only_seen:
             on = jnp.where(c.state.seen, on, 0.0)
         correction = tree.scale(on, tree.axpy(scale, control_sum, tree.scale(-own, c.state.c)))
-        y = solve(params, c, local.shift(correction), grad=control in ("path", "norm"))
-        if control in ("path", "norm"):
-            new = y.grad
-        elif control == "start":
-            new = solve.gradient(params, c)
-        else:
-            new = first_gradient(params, c)
+        y = solve(params, c, local.shift(correction), grad=True)
+        new = y.grad
         if control == "norm":
             new = tree.scale(tree.norm(solve.gradient(params, c)) / jnp.maximum(tree.norm(new), 1e-12), new)
         new = tree.where(c.state.seen, tree.lerp(1 - memory, c.state.c, new), new)
