@@ -8,7 +8,6 @@ import os
 import pathlib
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
@@ -24,17 +23,8 @@ FOLDER = pathlib.Path(__file__).parents[1] / "flags"
 WIDTH = 118
 
 
-class Place(NamedTuple):
-    """The cell that a paper's preset trains, its first variant if none is named, and a remark for its header."""
-
-    item: str
-    row: str
-    column: str
-    variant: str = ""
-    remark: str = ""
-
-
-CELLS = {line.pop("preset"): Place(**line) for line in lines_of(pathlib.Path(__file__).with_suffix(".csv"))}
+# Preset of a paper -> the cell that it trains, its first variant if none is named, and a remark for its header.
+CELLS = {line["preset"]: line for line in lines_of(pathlib.Path(__file__).with_suffix(".csv"))}
 
 
 def names() -> list[str]:
@@ -48,15 +38,15 @@ def text(name: str) -> str:
     if name not in CELLS:
         return (FOLDER / f"{name}.flags").read_text(encoding="utf-8")
     place = CELLS[name]
-    table = table_of(item(place.item))
-    cell = cell_of(table, place.row, place.column, place.variant)
+    table = table_of(item(place["item"]))
+    cell = cell_of(table, place["row"], place["column"], place["variant"])
     paper, number = table.table or ("", "")
     shown = [cell.column.title, cell.row.title, *([cell.variant.title] if len(table.variants) > 1 else [])]
     remarks = (
         f"{paper.upper()}, Table {number}: {'; '.join(shown)}.",
         f"fedwin train --flagfile={name} --data_dir=DIR",
-        f"Another cell: fedwin reproduce {place.item} --row=... --column={cell.column.name} --print_flags",
-        *([place.remark] if place.remark else []),
+        f"Another cell: fedwin reproduce {table.name} --row=... --column={cell.column.name} --print_flags",
+        *([place["remark"]] if place["remark"] else []),
         f"Expected time: {table.cost}.",
         *_expected(table, cell),
     )

@@ -1,26 +1,11 @@
-"""Errata, assumptions and explanations of numbers that differ, from the Markdown files beside this module; tables."""
+"""Assumptions and explanations of numbers that differ, from the Markdown files beside this module; tables."""
 
 import csv
 import functools
 import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 FOLDER = pathlib.Path(__file__).parent
-
-
-class Erratum(NamedTuple):
-    """A misprint or contradiction in a paper or its public code.
-
-    Attributes:
-      shown: why it is wrong.
-      here: the consequence in fedwin.
-    """
-
-    where: str
-    printed: str
-    shown: str
-    here: str
 
 
 def rows_of(path: pathlib.Path) -> list[list[str]]:
@@ -39,12 +24,6 @@ def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
 def subjects() -> dict[str, dict[str, str]]:
     """Returns item -> its title in one line, its cost at paper scale in words, and its standin (see Reproduced)."""
     return {line["item"]: line for line in lines_of(FOLDER / "items.csv")}
-
-
-@functools.cache
-def errata() -> tuple[Erratum, ...]:
-    """Returns all errata, paper by paper."""
-    return tuple(Erratum(*cells) for cells in rows_of(FOLDER / "errata.md"))
 
 
 def _sections(name: str) -> Iterator[tuple[str, str]]:

@@ -143,22 +143,6 @@ def run_table(directories: list[RunDirectory], request: Request) -> str:
 # --verify
 
 
-class Again(NamedTuple):
-    """One seed of a stored run beside the same one trained again: the read-out whose means differ most.
-
-    Attributes:
-      readout: its name.
-      means: accuracy (%) over the last evaluations, stored and trained again.
-      largest: largest difference of two accuracies of the same round and any read-out, percentage points.
-      verdict: 'equal': all evaluations are, as they are stored; 'agrees': the means, within TOLERANCE; or 'differs'.
-    """
-
-    readout: str
-    means: tuple[float, float]
-    largest: float
-    verdict: str
-
-
 def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
     """Trains random stored seeds again and compares all their evaluations; returns a table.
 
@@ -214,8 +198,14 @@ def _trained_again(task: Task, record: Record, seed: int, request: Request) -> R
     return records.read(directories[-1].path)
 
 
-def compare(stored: Record, again: Record, seed: int) -> Again:
-    """Compares one seed of a stored record, whose numbers are rounded, with the same one trained again."""
+def compare(stored: Record, again: Record, seed: int) -> tuple[str, tuple[float, float], float, str]:
+    """Compares one seed of a stored record, whose numbers are rounded, with the same one trained again.
+
+    Returns:
+      The read-out whose means differ most; its accuracies (%) over the last evaluations, stored and again; the largest
+      difference of two accuracies of a round and any read-out, in percentage points; and 'equal': all evaluations are,
+      as they are stored, 'agrees': the means, within TOLERANCE, or 'differs'.
+    """
     before, after = ({line["round"]: line for line in each.lines if line["seed"] == seed} for each in (stored, again))
     rounds = sorted(before.keys() & after.keys())
     # Round 0 is the untrained model.
@@ -229,7 +219,7 @@ def compare(stored: Record, again: Record, seed: int) -> Again:
     name = max(names, key=lambda name: abs(means[name][1] - means[name][0]))
     equal = before.keys() == after.keys() and max(gaps) < 1e-3
     agrees = abs(means[name][1] - means[name][0]) <= TOLERANCE
-    return Again(name, means[name], float(max(gaps)), "equal" if equal else "agrees" if agrees else "differs")
+    return name, means[name], float(max(gaps)), "equal" if equal else "agrees" if agrees else "differs"
 
 
 # --queue

@@ -11,7 +11,7 @@ from fedwin.files import replace_text
 from ..figures import stored as figure_files
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
-from ..papers.remarks import errata
+from ..papers.remarks import FOLDER, rows_of
 from ..papers.survey.scaffold import HYPOTHESES, TABLE5
 from ..tables.formats import markdown_table
 from . import pictures, tables
@@ -205,7 +205,7 @@ class _Pages:
         at_paper, at_trend = (
             "\n\n".join(filter(None, (self._section(item, scale) for item in _items(paper)))) for scale in SCALES
         )
-        misprints = [erratum for erratum in errata() if erratum.where.partition(",")[0] == errata_name]
+        misprints = [cells for cells in rows_of(FOLDER / "errata.md") if cells[0].partition(",")[0] == errata_name]
         sections = {
             "## Claims": self._claims(paper),
             "": LEGEND,
