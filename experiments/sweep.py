@@ -137,7 +137,6 @@ def _refuse_replaced(fields: Collection[str]) -> None:
 
 def _report(sweep: Sweep, folder: pathlib.Path) -> None:
     """Writes the files of a sweep, prints its table and names the winner."""
-    formats.make_folder(folder)
     form = picture_format.chosen()
     sweeps.write(folder, sweep, form)
     print("\n" + sweeps.text(sweep))

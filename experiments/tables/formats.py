@@ -11,7 +11,7 @@ from typing import Any
 from fedwin.analysis import Interval
 from fedwin.callbacks.scores import NOTHING
 from fedwin.errors import UserError, escape
-from fedwin.files import replace_text, writing
+from fedwin.files import replace_text
 
 # Fewest seeds whose interval is shown: Student's t for two seeds has one degree of freedom and a factor of 12.7.
 MIN_SEEDS = 3
@@ -76,12 +76,6 @@ def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) ->
 def seed_count(interval: Interval) -> str:
     """Returns how many seeds an interval is made of: '3', or '2 of 3'."""
     return str(interval.seeds) if interval.seeds == interval.of_seeds else f"{interval.seeds} of {interval.of_seeds}"
-
-
-def make_folder(folder: pathlib.Path) -> None:
-    """Creates the folder of tables and pictures, unless it exists."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_folder(folder: pathlib.Path) -> None:

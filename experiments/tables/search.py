@@ -18,14 +18,14 @@ from fedwin.callbacks import Callback
 from fedwin.callbacks.scores import is_lower
 from fedwin.data.formats.files import reading
 from fedwin.errors import UserError
-from fedwin.files import InUse, check_unlocked, locked
+from fedwin.files import InUse, check_unlocked, locked, writing
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import finished_summary, hash_of, set_fields
 
 from ..cli import config_flags
-from . import formats, grid, sweeps
+from . import grid, sweeps
 
 # Builders have the signature builder(*, option=...) -> OptunaSearch, or None for the grid.
 SEARCHES = Registry("search", rule="which runs are trained")
@@ -198,7 +198,8 @@ class Search:
             for piece in pieces
         ]
         sweeps.check_runs({grid.label(point): grid.config_of(base, point) for point in points}, readout, here)
-        formats.make_folder(pathlib.Path(base.out_dir))
+        with writing(base.out_dir):
+            pathlib.Path(base.out_dir).mkdir(parents=True, exist_ok=True)
         self.optuna = importlib.import_module("optuna")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
         median = self.optuna.pruners.MedianPruner(settings.startup, base.num_rounds // 4)

@@ -20,7 +20,7 @@ from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources
 from ..records import Record, run_directories
-from ..reproduction.results import ALWAYS
+from ..reproduction.results import ALWAYS, rounded
 from ..tables import comparison
 
 DEFAULTS = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
@@ -30,8 +30,6 @@ PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
 BINS = 20
 # Points of all curves of one metric together, and limits for one of them.
 TOTAL, FEWEST, MOST = 40_000, 40, 500
-# Significant digits of points that are drawn; numbers of tables are complete.
-DIGITS = 5
 # Numbers of a run in the tables and filters, besides those of its read-outs.
 NUMBERS = ("round", "num_rounds", "MB", "seconds", "simulated_seconds")
 Fields = dict[str, Any]
@@ -85,11 +83,6 @@ def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
     starts = np.flatnonzero(np.diff(span[order], prepend=-1))
     ends = np.append(starts[1:], len(rounds)) - 1
     return np.unique(np.concatenate([[0, len(rounds) - 1], order[starts], order[ends]]))
-
-
-def rounded(values: np.ndarray) -> list[float | None]:
-    """Returns numbers with DIGITS significant digits; None for NaN and infinity."""
-    return [float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None for value in values]
 
 
 def plain(value: Any) -> Any:
@@ -203,11 +196,11 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | Non
     for axis in curves.AXES:
         with contextlib.suppress(UserError):  # not every evaluation has it
             if axis != "round":
-                axes[axis] = rounded(np.array(curves.places(series, rounds[kept], axis)))
+                axes[axis] = rounded(curves.places(series, rounds[kept], axis))
     found = {"readout": readout, "metric": metric, "final": final, "last": float(mean[-1]), "best": best, "axes": axes}
     found["score"] = found["last"] if final[0] is None else final[0]
-    found["mean"] = rounded(mean[kept])
-    return plain(found | ({"std": rounded(values.std(0, ddof=1)[kept])} if len(values) > 1 else {}))
+    found["mean"] = rounded(mean[kept].tolist())
+    return plain(found | ({"std": rounded(values.std(0, ddof=1)[kept].tolist())} if len(values) > 1 else {}))
 
 
 def _final(record: Record, readout: str, metric: str) -> tuple[float | None, float | None]:
