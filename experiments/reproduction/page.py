@@ -188,7 +188,8 @@ class _Pages:
         numbers = self.numbers(TABLE5.name, "trend")
         if not any(map(_trained, numbers)):
             return ""
-        rows = [(each.text, each.test, str(verdict(each.claim, numbers)), each.earlier) for each in HYPOTHESES]
+        claims = zip(HYPOTHESES, TABLE5.stated, strict=True)
+        rows = [(line[0], claim.text, str(verdict(claim, numbers)), line[-1]) for line, claim in claims]
         trained = [number for number in numbers if number.by_seed]
         return _filled(
             SCAFFOLD,

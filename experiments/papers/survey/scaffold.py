@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from typing import NamedTuple
 
 from .. import standin
 from ..ghb import settings as ghb
@@ -24,32 +23,8 @@ ROWS = tuple(
     row.merged(imports=[IMPORT]) if row.paper["algorithm"].startswith("scaffold_variant") else row
     for row in methods("scaffold")
 )
-
-
-class Hypothesis(NamedTuple):
-    """A reason that was given for SCAFFOLD's accuracy with one class per client.
-
-    Attributes:
-      text: the reason.
-      test: the observation to expect if it is the reason.
-      better: row that then is more accurate.
-      worse: row that it is compared with.
-      earlier: accuracies (%) of earlier runs, whose curves are not stored; empty: there are none.
-    """
-
-    text: str
-    test: str
-    better: str
-    worse: str
-    earlier: str
-
-    @property
-    def claim(self) -> Claim:
-        """The test as a claim about the table."""
-        return Claim(self.test, (("row", self.better),), (("row", self.worse),))
-
-
-HYPOTHESES = tuple(Hypothesis(*cells) for cells in rows_of(pathlib.Path(__file__).with_suffix(".md")))
+# (reason, what has to be seen, row that then is more accurate, row that it is compared with, earlier runs)
+HYPOTHESES = rows_of(pathlib.Path(__file__).with_suffix(".md"))
 
 TABLE5 = Item(
     name="survey/table5",
@@ -58,7 +33,7 @@ TABLE5 = Item(
     columns=(Variation("alpha0", "CIFAR-10 at 16x16"),),
     variants=(Variation("base", "model"),),
     paired=True,
-    stated=tuple(hypothesis.claim for hypothesis in HYPOTHESES),
+    stated=tuple(Claim(seen, (("row", better),), (("row", worse),)) for _, seen, better, worse, _ in HYPOTHESES),
 )
 
 # The cross-device columns of ghb/table4 with CIFAR-10: a direction that is twice as long, beside the rule as stated.
