@@ -44,7 +44,7 @@ DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may h
 # What XLA says -> what helps.
 DEVICE_REMEDIES = {
     EXHAUSTED: "--dry_run counts the memory; set --strategy=chunked:k=1 or a smaller --batch_size in another --out_dir",
-    "select-and-scatter": "pool with fedwin.models.convolution.max_pool, or wrap the network with from_flax, from_haiku",
+    "select-and-scatter": "pool with fedwin.models.convolution.max_pool, or wrap it with from_flax, from_haiku",
 }
 
 # Default limits of dry runs once the data are read; rounds of a second or more are timed once after that many seconds.

@@ -110,7 +110,7 @@ MNIST = Fields.of(
     "algorithm=local_momentum:momentum=0.9 dataset=mnist model=mlp augment=none batch_size=64 client_lr=0.01 "
     "num_rounds=10"
 )
-LENET_10, _, LENET_100, *_ = tables.CENTRALIZED
+LENET_10, LENET_100 = tables.CENTRALIZED[0], tables.CENTRALIZED[2]
 
 
 def _scratch(column: Variation, trend: Fields | None) -> Variation:
