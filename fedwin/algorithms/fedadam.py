@@ -102,3 +102,70 @@ def fedadam(
       {'model': [5.572, 4.16, 3.244]}
     """
     return fedavg_with(adaptive_server(adam_moment(b2), server_lr, b1, tau, v0), solve, weighting)
+
+
+def yogi_moment(b2: float) -> Moment:
+    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2).
+
+    Args:
+      b2: decay.
+    """
+    return lambda v, d: v - (1 - b2) * d**2 * jnp.sign(v - d**2)
+
+
+@ALGORITHMS.register("fedyogi", like="fedadam", instances=("fedyogi:server_lr=0.1",))
+def fedyogi(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    server_lr: Positive = 0.01,
+    b1: Decay = 0.9,
+    b2: Decay = 0.99,
+    tau: NonNegative = 1e-3,
+    v0: NonNegative = 0.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
+
+    The other rules and the parameters are FedAdam's. Source: https://arxiv.org/abs/2003.00295.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedyogi:server_lr=0.5")
+      {'model': [5.264, 3.729, 3.026]}
+    """
+    return fedavg_with(adaptive_server(yogi_moment(b2), server_lr, b1, tau, v0), solve, weighting)
+
+
+def adagrad_server(server_lr, b1, tau, v0=0.0) -> Server:
+    """Returns FedAdagrad's server; its sum of squares is not a moment that averaging may reset.
+
+    Args:
+      b1: decay of the first moment.
+      tau: added to the root.
+      v0: initial sum of squares.
+    """
+    return adaptive_server(lambda v, d: v + d**2, server_lr, b1, tau, v0)._replace(resettable=core.nothing_resettable)
+
+
+@ALGORITHMS.register("fedadagrad", like="fedadam")
+def fedadagrad(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    server_lr: Positive = 0.1,
+    b1: Decay = 0.0,
+    tau: NonNegative = 1e-9,
+    v0: NonNegative = 0.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
+
+    The other rules and the parameters are FedAdam's. Source: https://arxiv.org/abs/2003.00295.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedadagrad:server_lr=0.5")
+      {'model': [5.25, 4.47, 4.027]}
+    """
+    return fedavg_with(adagrad_server(server_lr, b1, tau, v0), solve, weighting)

@@ -10,9 +10,7 @@ import optax
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
-from fedwin.algorithms.fedadagrad import adagrad_server
-from fedwin.algorithms.fedadam import adam_moment, adaptive_server
-from fedwin.algorithms.fedyogi import yogi_moment
+from fedwin.algorithms.fedadam import adagrad_server, adam_moment, adaptive_server, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 

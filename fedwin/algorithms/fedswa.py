@@ -1,13 +1,20 @@
-"""FedSWA: the client rate falls within every round, and the server extrapolates the mean step.
+"""FedSWA: the client rate falls within every round, and the server extrapolates the mean step; FedMoSWA has controls.
 
 The paper has p_i = 1 / |S| (weighting=uniform), rho = 0.1 and server_lr = 1.5. eta_j scales the whole step, with its
 momentum and weight decay.
 
 form=code is the released code instead, which differs from the paper: rho = 0 and server_lr = 1 (the server takes the
 mean), and FedSWA starts at twice the client learning rate (peak = 2).
+
+Unlike SCAFFOLD's control, FedMoSWA's m weighs recent c_i more. c_i is a mean of gradients, for plain SGD the paper's
+c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. The paper has
+gamma = 0.2; form=code has 0.4, but 1 in the first round, and divides x - y_i by J_i lr (1 + rho) / 2 instead of
+sum_j eta_j, which is more.
 """
 
 from typing import Literal
+
+import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
@@ -108,3 +115,82 @@ def fedswa(
         return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     return core.algorithm(client, common.fedavg_server(used["server_lr"]), weighting=weighting)
+
+
+def controlled(control, rho):
+    """Returns SGD with a control; the gradients that it records are weighted by the rates.
+
+        direction = g(y) + control,   recorded: rate_factor g(y)
+
+    Args:
+      control: m - c_i, like params.
+      rho: see `rate_factor`.
+    """
+
+    def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
+        g = grad(s.params)
+        weighted = g._replace(value=tree.scale(rate_factor(s, rho), g.value))
+        return rules.RuleOutput(tree.add(g.value, control), None, weighted)
+
+    return rule
+
+
+@ALGORITHMS.register("fedmoswa", paper="liu2025fedswa", down="2", up="2", server="2", client="1", status="checked")
+def fedmoswa(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    form: Literal["paper", "code"] = "paper",
+    rho: Share | None = None,
+    gamma: Share | None = None,
+    server_lr: Positive | None = None,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedMoSWA: FedSWA with direction g(y) - c_i + m, m <- m + gamma sum_i p_i (c_i - m).
+
+        y   <- y - eta_j (g(y) - c_i + m),   eta_j = lr (1 - (1 - rho) j / J_i)
+        c_i <- sum_j eta_j g_j / sum_j eta_j
+        m   <- m + gamma sum_i p_i (c_i - m),   x <- x + server_lr sum_i p_i (y_i - x)
+
+    Args:
+      form: the rule and the default values of the 'paper' or of its released 'code'.
+      rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
+      gamma: weight of the cohort's controls in m; none = 0.2 ('paper') or 0.4 ('code').
+      server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').
+
+    Source: https://arxiv.org/abs/2507.20016.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedmoswa")
+      {'model': [3.518, 3.98, 3.321]}
+    """
+    used = with_defaults(form, rho=rho, gamma=gamma, server_lr=server_lr)
+    rho, is_code = used["rho"], form == "code"
+
+    def client(down, c):
+        params, m = down
+        control = tree.sub(m, c.state)
+        y = solve(params, c, controlled(control, rho), grad=True, on_step=falling_rate(rho))
+        # The mean rate of the J_i steps, and that of the released code, in units of the first.
+        mean_rate, halfway = (1 + rho + (1 - rho) / jnp.maximum(y.steps, 1)) / 2, (1 + rho) / 2
+        new = tree.scale(1 / mean_rate, y.grad)
+        if is_code:
+            new = tree.sub(tree.scale(mean_rate / halfway, tree.add(new, control)), control)
+        weight = core.aggregation_weight(c, weighting)
+        message = {"delta": common.weighted_delta(y, params, c, weighting), "control": core.mean(new, weight)}
+        return y.update(message, state=new)
+
+    def server(params, m, total, round):
+        gamma = jnp.where(round == 0, 1.0, used["gamma"]) if is_code else used["gamma"]
+        m = tree.lerp(gamma, m, total["control"].value)
+        return common.add_mean_step(params, total, used["server_lr"]), m
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, m: (params, m),
+        init=tree.zeros_like,
+        client_init=lambda params, id: tree.zeros_like(params),
+        weighting=weighting,
+    )

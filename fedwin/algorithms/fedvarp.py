@@ -1,16 +1,19 @@
-"""FedVARP: the server remembers every client's last step, and uses those of absent clients.
+"""FedVARP, FedStale: the server remembers every client's last step, and uses those of absent clients.
 
-With all clients in every round, it is FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients: both in
-proportion to N_i, or both equal (1 / |S| and 1 / K, the paper's rule).
+With all clients in every round, both are FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients: in
+proportion to N_i, or equally (1 / |S| and 1 / K, the paper's rule).
 
 m_i is the server's memory. Here it is the client's row of the client table, which `fedwin.residence` stores on the
 device, on the host or in a file; nothing but the model travels.
+
+FedStale's weights 1 / (K pi_i), for clients that take part with unequal probabilities pi_i, are those of
+--sampling=weighted (Client.importance), but normalized over the cohort; the released code's sums are not.
 """
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry.ranges import Positive
+from fedwin.registry.ranges import Positive, Share
 
 
 def with_stale_steps(setting, solve, beta, server_lr, weighting) -> core.Algorithm:
@@ -69,3 +72,33 @@ def fedvarp(
       True
     """
     return with_stale_steps(setting, solve, 1.0, server_lr, weighting)
+
+
+@ALGORITHMS.register(
+    "fedstale", like="fedvarp", paper="rodio2024fedstale", instances=("fedstale:beta=0.5",), degenerate={"beta": 0}
+)
+def fedstale(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Share = 0.5,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedStale: x <- x + server_lr (sum_i p_i d_i + beta (m - sum_i p_i m_i)), between FedAvg and FedVARP.
+
+        x <- x + server_lr (sum_{i in S} p_i d_i + beta (m - sum_{i in S} p_i m_i)),   d_i = y_i - x
+        m, m_i as in FedVARP
+
+    Args:
+      beta: weight of the remembered steps: 0 is FedAvg, 1 is FedVARP.
+
+    Source: Rodio and Neglia, FedStale: Leveraging Stale Client Updates in Federated Learning, 2024,
+    https://arxiv.org/abs/2405.04171.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedstale:beta=0.5") == testing.run_rounds("fedavg")  # every client takes part
+      True
+    """
+    return with_stale_steps(setting, solve, beta, server_lr, weighting)

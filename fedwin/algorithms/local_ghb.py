@@ -1,4 +1,4 @@
-"""LOCAL-GHB: heavy-ball momentum along the way since the model that the client received last time.
+"""LOCAL-GHB, FedHBM: heavy-ball momentum along the way since the model that the client received, or trained, last time.
 
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out: LOCAL-GHB and FedHBM
 assume that a client returns after 1 / C rounds on average; scale=tau_i uses the true number of rounds instead.
@@ -115,6 +115,49 @@ def local_ghb(
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=HeavyBallRow(params, c.round))
+
+    client_init = anchor_init(setting, first)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)
+
+
+@ALGORITHMS.register(
+    "fedhbm", like="local_ghb", instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true")
+)
+def fedhbm(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: NonNegative = 1.0,
+    first: First = "unset",
+    nesterov: bool = False,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
+
+        y <- y - lr g(y) + (beta C / J_i) (y - a_i),   a_i <- y_i
+        x <- x + server_lr sum_i p_i (y_i - x)
+
+    The parameters are LOCAL-GHB's. Source: https://arxiv.org/abs/2311.18578.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedhbm:beta=0.5")
+      {'model': [3.916, 3.131, 3.069]}
+    """
+
+    def client(params, c):
+        anchor, last = c.state
+        # The momentum of the first participation is LOCAL-GHB's: constant over the local steps.
+        initial = tree.zeros_like(params) if first == "unset" else tree.sub(params, anchor)
+
+        def move(s: rules.Step):
+            momentum = tree.where(last >= 0, tree.sub(s.params, anchor), initial)
+            return tree.scale(beta * setting.participation / s.steps, momentum)
+
+        y = solve(params, c, rules.heavy_ball(move, nesterov))
+        message = {"delta": common.weighted_delta(y, params, c, weighting)}
+        return y.update(message, state=HeavyBallRow(y.params, c.round))
 
     client_init = anchor_init(setting, first)
     return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

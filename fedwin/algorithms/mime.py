@@ -1,7 +1,8 @@
-"""MIME, MIME-Momentum: clients mimic a centralized optimizer whose state the server keeps.
+"""MIME, MIME-Momentum, MIMELite: clients mimic a centralized optimizer whose state the server keeps.
 
-There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round, MIMELite one. MIME with
-beta = 0 is MIME-SGD and has no m. A client that drops out takes part in neither round trip.
+There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round; MIMELite, without its
+correction, one: the full gradients travel with the models. MIME with beta = 0 is MIME-SGD and has no m. A client that
+drops out takes part in neither round trip.
 """
 
 from typing import NamedTuple
@@ -94,5 +95,61 @@ def mime(
         ),
         client_init=lambda params, id, key: (),
         eval_model=lambda model, state: model,
+        weighting=weighting,
+    )
+
+
+@ALGORITHMS.register(
+    "mimelite",
+    like="mime",
+    instances=("mimelite:beta=0.5",),
+    degenerate={"beta": 0},
+    down="2",
+    reported="2x",
+    server="2",
+)
+def mimelite(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Decay = 0.9,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
+    """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
+
+        y <- y - lr (g(y) + beta m)
+        m <- beta m + sum_i p_i grad f_i(x),   x <- x + server_lr sum_i p_i (y_i - x)
+
+    Args:
+      beta: momentum, 0.9 is the usual one.
+
+    Source: https://arxiv.org/abs/2008.03606.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("mimelite:beta=0.5")
+      {'model': [3.916, 3.016, 3.272]}
+    """
+
+    def client(down, c):
+        params, state = down
+        gradient = solve.gradient(params, c)
+        y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
+        message = {
+            "delta": common.weighted_delta(y, params, c, weighting),
+            "gradient": core.mean(gradient, core.aggregation_weight(c, weighting)),
+        }
+        return y.update(message)
+
+    def server(params, state, total, round):
+        m = tree.axpy(beta, state.m, total["gradient"].value)
+        return common.add_mean_step(params, total, server_lr), MimeState(m)
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, state: (params, state),
+        init=lambda params: MimeState(tree.zeros_like(params)),
         weighting=weighting,
     )
