@@ -20,7 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedwin.errors import StorageError, UserError
 
@@ -68,35 +68,38 @@ def failure_reason(error: BaseException) -> str:
 
 
 class AppendFile:
-    """A file opened for appending; created if missing.
+    """A file that the first write opens for appending, and creates if it is missing; so does one after `close`.
 
     A write that fails closes the file, because a file object with a non-empty buffer would try to write again when it
-    is garbage-collected.
-
-    Raises:
-      StorageError: the file can't be opened; the methods raise it when a write fails.
+    is garbage-collected. The methods raise StorageError if the file can't be opened or written.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
-        with writing(self.path):
-            self._file = open(self.path, "ab")
+        self._file: BinaryIO | None = None
+
+    def _opened(self) -> BinaryIO:
+        return open(self.path, "ab")
 
     def write(self, data: bytes) -> None:
         """Appends bytes to the buffer, which `flush` writes to disk."""
         with self._closed_on_failure():
+            self._file = self._file or self._opened()
             self._file.write(data)
 
     def flush(self) -> None:
         """Writes the buffer to disk."""
-        with self._closed_on_failure():
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        if self._file is not None:
+            with self._closed_on_failure():
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file."""
-        with writing(self.path):
-            self._file.close()  # closes the descriptor even if the buffer cannot be written
+        file, self._file = self._file, None
+        if file is not None:
+            with writing(self.path):
+                file.close()  # closes the descriptor even if the buffer cannot be written
 
     @contextlib.contextmanager
     def _closed_on_failure(self) -> Iterator[None]:
@@ -105,7 +108,8 @@ class AppendFile:
                 yield
         except StorageError:
             with contextlib.suppress(OSError):
-                self._file.close()
+                if self._file is not None:
+                    self._file.close()
             raise
 
 

@@ -8,7 +8,7 @@ import shutil
 import socket
 import struct
 import time
-from typing import Any
+from typing import Any, BinaryIO
 
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
@@ -65,7 +65,7 @@ class MetricsLog:
     def __init__(self, directory: str | os.PathLike):
         self.directory = pathlib.Path(directory)
         self.path = self.directory / "metrics.jsonl"
-        self._file: AppendFile | None = None
+        self._file = AppendFile(self.path)
         self._events: dict[int, EventFile] = {}
 
     def _remove_summary(self) -> None:
@@ -80,7 +80,7 @@ class MetricsLog:
 
     def truncate_after(self, seed: int, round: int) -> None:
         """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line."""
-        self._close_file()
+        self._file.close()
         written = read_lines(self.path)
         lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
         if len(lines) < len(written):
@@ -106,34 +106,24 @@ class MetricsLog:
     def write(self, line: Line) -> None:
         """Appends one evaluation, with its seed and round."""
         line = json_value(line)
-        if self._file is None:
-            self._remove_summary()
-            self._file = AppendFile(self.path)
+        self._remove_summary()
         self._file.write(json.dumps(line).encode() + b"\n")
-        self._events_of(line["seed"]).write(line)
+        self._events_of(line["seed"]).add(line)
 
     def flush(self) -> None:
         """Flushes to disk; called before a checkpoint that relies on these evaluations."""
-        if self._file is not None:
-            self._file.flush()
-        for events in self._events.values():
-            events.flush()
-
-    def _close_file(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        for file in (self._file, *self._events.values()):
+            file.flush()
 
     def close(self) -> None:
         """Closes all files, even if writing to one of them fails."""
         with contextlib.ExitStack() as stack:
-            for events in self._events.values():
-                stack.callback(events.close)
-            stack.callback(self._close_file)
+            for file in (*self._events.values(), self._file):
+                stack.callback(file.close)
             self._events = {}
 
 
-class EventFile:
+class EventFile(AppendFile):
     """The TensorBoard event file of one seed.
 
     Events are written by the calling thread: the thread of tensorboardX's SummaryWriter dies when the disk is full, and
@@ -144,37 +134,27 @@ class EventFile:
     """
 
     def __init__(self, directory: str | os.PathLike):
-        self.directory = pathlib.Path(directory)
-        self._file: AppendFile | None = None
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        super().__init__(pathlib.Path(directory) / name)
+
+    def _opened(self) -> BinaryIO:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = super()._opened()
+        file.write(_record(Event(wall_time=time.time(), file_version="brain.Event:2")))
+        return file
 
     def rewrite(self, lines: list[Line]) -> None:
         """Replaces all events by those of `lines`; event files can't be truncated in place."""
         self.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.rmtree(self.path.parent, ignore_errors=True)
         for line in lines:
-            self.write(line)
+            self.add(line)
 
-    def write(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """Writes a line of metrics.jsonl as scalars such as `model/accuracy`."""
         now = time.time()
-        if self._file is None:
-            with writing(self.directory):
-                self.directory.mkdir(parents=True, exist_ok=True)
-            self._file = AppendFile(self.directory / f"events.out.tfevents.{int(now)}.{socket.gethostname()}")
-            self._file.write(_record(Event(wall_time=now, file_version="brain.Event:2")))
         for tag, value in scalars(line):
-            self._file.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
-
-    def flush(self) -> None:
-        """Flushes the events to disk."""
-        if self._file is not None:
-            self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+            self.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
 
 
 def _record(event: Event) -> bytes:
