@@ -14,6 +14,7 @@ import jax
 import jaxlib
 import numpy as np
 import optax
+import psutil
 
 from fedwin import __version__, jax_config
 from fedwin.models.convolution import onednn
@@ -68,15 +69,16 @@ class Memory(NamedTuple):
 
 def available() -> Memory:
     """Returns the memory that is available now: main memory, and that of the first device if it is an accelerator."""
-    limits = [limit for limit in (_system_memory(), _cgroup_memory()) if limit is not None]
+    limits = (psutil.virtual_memory().available, _cgroup_memory())
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
-    return Memory(min(limits, default=None), stats["bytes_limit"] - stats["bytes_in_use"] if stats else None)
+    device = stats["bytes_limit"] - stats["bytes_in_use"] if stats else None
+    return Memory(min(limit for limit in limits if limit is not None), device)
 
 
-def total_memory() -> int | None:
-    """Returns the total main memory of this process in bytes, which does not change during a run; None if unknown."""
-    limits = [limit for limit in (_installed_memory(), _integer(_CGROUP / "memory.max")) if limit is not None]
-    return min(limits, default=None)
+def total_memory() -> int:
+    """Returns the total main memory of this process in bytes, which does not change during a run."""
+    limits = (psutil.virtual_memory().total, _integer(_CGROUP / "memory.max"))
+    return min(limit for limit in limits if limit is not None)
 
 
 def free_disk(directory: str | os.PathLike) -> int:
@@ -85,24 +87,6 @@ def free_disk(directory: str | os.PathLike) -> int:
     usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if os.path.exists(folder)))
     # A tmpfs without a limit reports no blocks at all.
     return usage.free if usage.total else UNLIMITED_BYTES
-
-
-def _installed_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _system_memory() -> int | None:
-    """Returns the available bytes of the host, or all of them if the available part is unknown."""
-    try:
-        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return _installed_memory()
 
 
 def _integer(path: pathlib.Path) -> int | None:

@@ -423,8 +423,7 @@ def _window_plan(prepared: PreparedRun) -> WindowPlan:
         size += len(old.place) * of_model
     kind = prepared.config.window
     if kind == "auto":
-        memory = total_memory()
-        offloaded = "file" if memory is not None and size > HOST_SHARE * memory else "host"
+        offloaded = "file" if size > HOST_SHARE * total_memory() else "host"
         kind = "device" if size <= HOST_TABLE_BYTES else offloaded
         if kind == "file" and size > free_disk(prepared.config.out_dir or "."):
             kind = "device"  # whose memory check names the windows to shorten
