@@ -5,7 +5,6 @@ is compressed by zlib and encoded by msgpack. TensorFlow Federated, https://stor
 one row per example in `examples(split_name, client_id, serialized_example_proto)`.
 """
 
-import functools
 import pathlib
 import sqlite3
 import zlib
@@ -18,7 +17,6 @@ from fedwin.data.dataset import Examples
 from fedwin.data.formats import clients, files, values
 from fedwin.errors import UserError
 
-LISTS = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
 DTYPES = {"float_list": np.float32, "int64_list": np.int64}
 
 
@@ -97,49 +95,18 @@ def read_tff(path, split: str, convert: Callable[[dict], Examples]) -> Iterator[
         yield client, {key: np.stack(column) for key, column in by_client.pop(client).items()}
 
 
-@functools.cache
-def _example_class():
-    """Returns the message class tf.train.Example; TensorFlow is not needed.
-
-    Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/feature.proto.
-    """
-    # Imported on first use: only TensorFlow Federated's files need it.
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
-
-    def add(message, name: str, number: int, kind: int, label: int = field.LABEL_OPTIONAL, **options) -> None:
-        message.field.add(name=name, number=number, type=kind, label=label, **options)
-
-    for (_, name), kind in zip(LISTS, (field.TYPE_BYTES, field.TYPE_FLOAT, field.TYPE_INT64), strict=True):
-        add(file.message_type.add(name=name), "value", 1, kind, field.LABEL_REPEATED)
-    feature = file.message_type.add(name="Feature")
-    feature.oneof_decl.add(name="kind")
-    for number, (name, message) in enumerate(LISTS, 1):
-        add(feature, name, number, field.TYPE_MESSAGE, type_name=message, oneof_index=0)
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
-    add(entry, "key", 1, field.TYPE_STRING)
-    add(entry, "value", 2, field.TYPE_MESSAGE, type_name="Feature")
-    add(features, "feature", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, type_name="FeatureEntry")
-    add(file.message_type.add(name="Example"), "features", 1, field.TYPE_MESSAGE, type_name="Features")
-    # A separate pool: TensorFlow registers the same names in the default one.
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
-
-
 def parse_example(blob: bytes) -> dict[str, np.ndarray | list[bytes]]:
     """Decodes a serialized tf.train.Example: feature name -> float32 or int64 array [n], or list of bytes.
 
     Raises:
       ValueError: not such a message.
     """
+    # Imported on first use, which takes a second: only TensorFlow Federated's files need it.
     from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto.tf_example_generated_pb2 import Example
 
     try:
-        features = _example_class().FromString(blob).features.feature
+        features = Example.FromString(blob).features.feature
     except DecodeError as error:
         raise ValueError("not a tf.train.Example, or a truncated one") from error
     parsed: dict[str, np.ndarray | list[bytes]] = {}
