@@ -33,8 +33,7 @@ def perturbation(params, gradient, rho, eta=None):
     """
 
     def scale(path, y):
-        key = path[-1] if path else None
-        name = str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
+        name = jax.tree_util.keystr(path[-1:], simple=True)
         return jnp.ones_like(y) if eta is None or (name in BIASES and y.ndim < 2) else jnp.abs(y) + eta
 
     t = jax.tree_util.tree_map_with_path(scale, params)

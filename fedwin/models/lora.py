@@ -7,6 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
@@ -22,24 +23,13 @@ ADAPTATIONS = Registry("adaptation")
 Path = tuple[str, ...]
 
 
-def _key(entry: Any) -> str:
-    return str(getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", entry))))
+def _path(entries: jax.tree_util.KeyPath) -> Path:
+    return tuple(jax.tree_util.keystr((entry,), simple=True) for entry in entries)
 
 
 def _by_path(params) -> dict[Path, Any]:
     """Returns path -> leaf."""
-    return {tuple(map(_key, path)): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
-
-
-def _nested(leaves: dict[Path, Any]) -> dict[str, Any]:
-    """Returns leaves as nested dicts."""
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        place = tree
-        for key in path[:-1]:
-            place = place.setdefault(key, {})
-        place[path[-1]] = leaf
-    return tree
+    return {_path(entries): leaf for entries, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 
 def _is_dense(path: Path, leaf) -> bool:
@@ -77,9 +67,8 @@ class LowRank:
           params: those of the adapted network, in nested dicts.
         """
 
-        def leaf(path, like):
-            path = tuple(map(_key, path))
-            own = params
+        def leaf(entries, like):
+            path, own = _path(entries), params
             for key in path:
                 own = own.get(key) if isinstance(own, dict) else None
             if own is None:
@@ -181,7 +170,7 @@ def _init(model: Model, base: Variables, adapted: list[Path], trained: list[Path
             of_layer = jax.random.fold_in(key, zlib.crc32("/".join(("lora", *path)).encode()))
             leaves[*path, "a"] = torch_kernel(of_layer, (inputs, rank), dtype)
             leaves[*path, "b"] = jnp.zeros((rank, outputs), dtype)
-        return Variables(_nested(leaves), jax.tree.map(chosen, base.stats, drawn.stats))
+        return Variables(traverse_util.unflatten_dict(leaves), jax.tree.map(chosen, base.stats, drawn.stats))
 
     return init
 

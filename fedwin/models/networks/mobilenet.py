@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax import traverse_util
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
@@ -123,12 +124,9 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
 
 def with_kernels(params, kernels):
     """Returns params with kernels replaced."""
-
-    def replace(path, leaf):
-        kernel = kernels.get(tuple(entry.key for entry in path))
-        return leaf if kernel is None else jnp.asarray(kernel, leaf.dtype)
-
-    return jax.tree_util.tree_map_with_path(replace, params)
+    flat = traverse_util.flatten_dict(params)
+    flat |= {name: jnp.asarray(kernel, flat[name].dtype) for name, kernel in kernels.items()}
+    return traverse_util.unflatten_dict(flat)
 
 
 @MODELS.register(
