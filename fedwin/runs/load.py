@@ -306,14 +306,13 @@ def _recorded(phase: core.Phase, solver: _RecordingSolver, is_last: bool) -> cor
 
     def client(down, c):
         solver.results.clear()
-        update = phase.client(down, c._replace(state=c.state.inner))
+        update, inner = core.on_inner_row(phase.client, down, c)
         if is_last and not solver.results:
             raise UserError("client_models: this algorithm's clients do not call its local solver.")
         # The first phase of MIME trains nothing and returns no row.
         model = c.state.model
         if solver.results:
             model = Variables(solver.results[-1].params, solver.results[-1].stats)
-        inner = c.state.inner if tree.is_empty(update.state) else update.state
         return update._replace(state=_Row(inner, model))
 
     return phase._replace(client=client)

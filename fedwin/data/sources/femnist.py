@@ -104,8 +104,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in FedJAX's files.
 
     Args:
-      form: auto, fedjax (federated_emnist_{train,test}.sqlite) or leaf (train/ and test/ with JSON); both may be
-        compressed.
+      form: auto, fedjax (two SQLite files) or leaf (train/ and test/ with JSON); both may be compressed.
       paper: value of paper in the files, 1 in all originals.
     """
     return load("femnist", data_dir, form, paper)
@@ -113,6 +112,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
 
 @DATASETS.register(
     "femnist_digits",
+    like="femnist",
     title="FEMNIST, digits",
     how="as `femnist`; LEAF JSON of MNIST writers with `:form=leaf,paper=0`",
     sizes="3,383 / 341,873 / 40,832; LEAF JSON of 20 writers: 20 / 1,710 / 435",
@@ -120,13 +120,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     prepared="1.4 s (the 20 writers)",
     cache="1.6 MiB",
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),
-    variants={"form=leaf": ()},
 )
 def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
-    """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files.
-
-    Args:
-      form: auto, fedjax or leaf, as for `femnist`.
-      paper: value of paper in the files, 1 in all originals.
-    """
+    """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files."""
     return load("femnist_digits", data_dir, form, paper)

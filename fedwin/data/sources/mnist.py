@@ -66,15 +66,13 @@ def mnist(data_dir) -> Dataset:
 
 @DATASETS.register(
     "mnist_writers",
+    like="mnist",
     title="MNIST by writer",
     how="downloads, with QMNIST's writer ids",
     sizes="539 / 60,000 / 10,000",
     full=FullSize(60_000, 10_000, 539),
-    classes=10,
     prepared="3.2 s",
-    cache="53 MiB",
     downloads=(*DOWNLOADS, *(f"{QMNIST}qmnist-{side}-labels-idx2-int.gz" for side in ("train", "test"))),
-    checksums=CHECKSUMS,
 )
 def mnist_writers(data_dir) -> Dataset:
     """MNIST with its 539 training writers as clients, by QMNIST's labels, https://arxiv.org/abs/1905.10498.
@@ -125,13 +123,9 @@ FASHION_SUMS = {
 
 @DATASETS.register(
     "fmnist",
+    like="mnist",
     title="Fashion-MNIST",
-    how="downloads",
-    sizes="by partition / 60,000 / 10,000",
-    full=FullSize(60_000, 10_000),
-    classes=10,
     prepared="14 s (from .xz)",
-    cache="53 MiB",
     downloads=tuple(f"{FASHION}{name}.gz" for name in file_names()),
     checksums=FASHION_SUMS,
 )
