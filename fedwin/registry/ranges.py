@@ -92,7 +92,7 @@ class Kind(NamedTuple):
 
     def __str__(self) -> str:
         if self.values:
-            return ", ".join(map(str, self.values))
+            return ", ".join(str(value) or "''" for value in self.values)
         name = _KINDS.get(self.type, self.type.__name__)
         return f"{name} {self.range}" if self.range else name
 
@@ -119,9 +119,10 @@ class Values(NamedTuple):
         for kind in self.kinds:
             if (kind.type is str and not kind.values) or spelled in kind.values:
                 return spelled if text is None or kind.values else text
-        raise ValueError(self._refusal(value))
+        raise ValueError(self.refusal(value))
 
-    def _refusal(self, value: Any) -> str:
+    def refusal(self, value: Any) -> str:
+        """Returns the end of the message about a value that is not accepted."""
         if isinstance(value, float) and 0 < abs(value) < SMALLEST and any(kind.range for kind in self.kinds):
             return f"is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}."
         literals = [other for kind in self.kinds for other in kind.values]
@@ -165,6 +166,15 @@ def check_values(owner: str, wanted: Any, **values) -> None:
         except ValueError as error:
             raise UserError(f"{owner}: {name}={value!r} {error}") from None
         check_size(f"{owner}: {name}", value)
+
+
+def check_value(name: str, annotation: Any, value: Any) -> None:
+    """Raises UserError unless a value is of the type, or a subclass, and in the range of an annotation."""
+    accepted = Values(tuple(_kinds(annotation) or ()))
+    plain = next((kind(value) for kind in (bool, int, float, str) if isinstance(value, kind)), value)
+    if not any(kind.holds(plain) for kind in accepted.kinds):
+        raise UserError(f"{name}={value!r} {accepted.refusal(plain)}")
+    check_size(name, plain)
 
 
 def one_of(name: str, value: Any, allowed: Iterable) -> None:

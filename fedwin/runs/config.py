@@ -1,13 +1,12 @@
 """Config: all settings of a run, with types, ranges and help texts; the flags of `fedwin train` are its fields."""
 
 import dataclasses
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
-from fedwin.registry.ranges import SMALLEST, one_of
+from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, PositiveInt, Range, check_value
 
 # Counts are int32 on the device.
 MOST = 2**31 - 1
@@ -17,62 +16,18 @@ INTEGER_LISTS = ("seeds", "keep_rounds")
 # Numbers that are stored as integers where they are whole.
 INTEGERS_IF_WHOLE = ("local_epochs",)
 
-_KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or False"}
+Optimizer = Literal["sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi", "muon"]
 
 
-def check_type(name: str, default: object, value: object) -> None:
-    """Raises UserError unless a value has the type of its field's default."""
-    kind = type(default)
-    if kind is list:
-        if not isinstance(value, (list, tuple)):
-            raise UserError(f"{name}={value!r} must be a list.")
-        if name not in INTEGER_LISTS and not all(isinstance(item, str) for item in value):
-            raise UserError(f"{name}={value!r} must be a list of strings.")
-        return
-    accepted = (int, float) if kind is float else (kind,)
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise UserError(f"{name}={value!r} must be {_KINDS[kind]}.")
-
-
-def check_range(name: str, bounds: Mapping[str, Any], value: object) -> None:
-    """Raises UserError unless a value is in the range of its field: 'least', 'below' and 'words' of `bounds`."""
-    least, below = bounds["least"], bounds["below"]
-    if bounds["words"]:
-        one_of(name, value, bounds["words"])
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return
-    if not math.isfinite(value):
-        raise UserError(f"{name}={value} must be a finite number.")
-    if 0 < abs(value) < SMALLEST:
-        raise UserError(f"{name}={value} is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}.")
-    if below is not None and not least <= value < below:
-        raise UserError(f"{name}={value} must lie in [{least}, {below}).")
-    if least is not None and value < least:
-        raise UserError(
-            f"{name}={value} must not be negative." if least == 0 else f"{name}={value} must be at least {least}."
-        )
-    if isinstance(value, int) and value > MOST:
-        raise UserError(f"{name}={value} must be at most {MOST}: counts are 32-bit integers on the device.")
-
-
-SCHEDULES = ("", "cosine", "wsd")
-OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi", "muon")
-
-
-def option(
-    default: object, help: str, *, least=None, below=None, words: Sequence[str] | None = None, operational: bool = False
-):
-    """Returns a dataclass field of Config.
+def option(default: object, help: str, *, operational: bool = False):
+    """Returns a dataclass field of Config, whose annotation has its range.
 
     Args:
       default: the default value.
       help: its description in --help, one line.
-      least: smallest valid value, or None.
-      below: exclusive upper bound, or None.
-      words: all valid values; None: any.
       operational: whether a resumed run may change it, because it does not affect results.
     """
-    metadata = {"help": help, "least": least, "below": below, "words": words, "operational": operational}
+    metadata = {"help": help, "operational": operational}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -89,12 +44,12 @@ class DataOptions:
         "Partition of the examples among clients: iid, shards:per_client=2, dirichlet:alpha=0, csv:path=FILE, natural "
         "...; empty: the data set's own clients, otherwise iid.",
     )
-    num_clients: int = option(
-        0, "Number of clients K; 0: as in the data set or the partition file, otherwise 100.", least=0
+    num_clients: NonNegativeInt = option(
+        0, "Number of clients K; 0: as in the data set or the partition file, otherwise 100."
     )
-    partition_seed: int = option(-1, "Seed of the partition; -1: the run's own seed.", least=-1)
-    imbalance: float = option(
-        1.0, "Long tail of classes before the partition: ratio of the largest class to the smallest.", least=1
+    partition_seed: Annotated[int, Range(-1)] = option(-1, "Seed of the partition; -1: the run's own seed.")
+    imbalance: Annotated[float, Range(1)] = option(
+        1.0, "Long tail of classes before the partition: ratio of the largest class to the smallest."
     )
     client_shift: str = option(
         "",
@@ -106,9 +61,7 @@ class DataOptions:
         "Change of all data at a round: swap:round=100,classes=2 (labels), rotate:round=100,degrees=45,rounds=50; "
         "empty: none.",
     )
-    val_fraction: float = option(
-        0.0, "Fraction of every client's examples that is held out for validation.", least=0, below=1
-    )
+    val_fraction: Decay = option(0.0, "Fraction of every client's examples that is held out for validation.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,17 +78,14 @@ class ModelOptions:
         "Local loss: cross_entropy, wsm, wsm:proportions=train; of continuous labels mse, huber:delta=1.",
     )
     augment: str = option(
-        "none",
-        "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224.",
+        "none", "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224."
     )
-    precision: str = option(
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = option(
         "float32",
         "float32 (exact float32 products), tf32 (the device's fast default), bfloat16 (for computation), float64.",
-        words=("float32", "tf32", "bfloat16", "float64"),
     )
     init_from: str = option(
-        "",
-        "Start round 0 with the parameters of a run or file: DIR@ROUND:part=features, model.npz, model.pt:map=FILE.",
+        "", "Start round 0 with the parameters of a run or file: DIR@ROUND:part=features, model.npz, model.pt:map=FILE."
     )
 
 
@@ -149,11 +99,9 @@ class ServerOptions:
         "Wrapper that changes training: ima:window=5,start=0.75, swa:cycle=10, clip:norm=1, quantize:bits=8, "
         "dp:clip=1,noise=1; repeatable.",
     )
-    server_lr: float = option(0.0, "Server learning rate; 0: the algorithm's default.", least=0)
-    weighting: str = option(
-        "",
-        "Aggregation weights: samples or uniform; empty: the algorithm's default.",
-        words=("", "samples", "uniform"),
+    server_lr: NonNegative = option(0.0, "Server learning rate; 0: the algorithm's default.")
+    weighting: Literal["", "samples", "uniform"] = option(
+        "", "Aggregation weights: samples or uniform; empty: the algorithm's default."
     )
     aggregate: str = option(
         "mean",
@@ -171,64 +119,57 @@ class ServerOptions:
 class ParticipationOptions:
     """Rounds, and the clients that take part in them."""
 
-    num_rounds: int = option(400, "Number of rounds T.", least=1)
-    clients_per_round: int = option(10, "Number of clients that take part in a round.", least=1)
+    num_rounds: PositiveInt = option(400, "Number of rounds T.")
+    clients_per_round: PositiveInt = option(10, "Number of clients that take part in a round.")
     sampling: str = option(
         "uniform",
         "Which clients take part in a round: uniform, weighted, poisson:rate=0.1, cyclic, markov:up=0.1,down=0.1, "
         "diurnal:period=24, file:path=FILE.",
     )
-    dropout: float = option(0.0, "Probability that a client that was drawn does not answer.", least=0, below=1)
+    dropout: Decay = option(0.0, "Probability that a client that was drawn does not answer.")
     asynchronous: str = option(
         "",
         "Asynchronous server, timed by the --clock; a round is one server step: buffer:size=10,concurrency=50, "
         "buffer:size=1,concurrency=10,mixing=0.6; empty: none.",
     )
-    over_selection: float = option(
-        1.0, "Draw this factor times the clients that take part; by the --clock, the first to arrive do.", least=1
+    over_selection: Annotated[float, Range(1)] = option(
+        1.0, "Draw this factor times the clients that take part; by the --clock, the first to arrive do."
     )
-    deadline: float = option(
-        0.0, "Seconds of the --clock after which a round leaves out late clients; 0: none.", least=0
-    )
+    deadline: NonNegative = option(0.0, "Seconds of the --clock after which a round leaves out late clients; 0: none.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalOptions:
     """What a client computes in a round."""
 
-    local_epochs: float = option(1.0, "Number of local epochs E, such as 5 or 0.5.", least=0)
-    local_steps: int = option(
-        0, "Number of local steps H of every client, in place of --local_epochs; 0: off.", least=0
+    local_epochs: NonNegative = option(1.0, "Number of local epochs E, such as 5 or 0.5.")
+    local_steps: NonNegativeInt = option(
+        0, "Number of local steps H of every client, in place of --local_epochs; 0: off."
     )
     local_work: str = option(
         "",
         "Share of the local steps that each client takes: uniform:low=0.2,high=1, stragglers:share=0.5, "
         "file:path=FILE; empty: all.",
     )
-    batch_size: int = option(32, "Local batch size B.", least=1)
-    batching: str = option(
-        "epoch",
-        "epoch: E*ceil(N/B) steps with a smaller last batch; repeat: ceil(E*N/B) full batches, as in FedJAX.",
-        words=("epoch", "repeat"),
+    batch_size: PositiveInt = option(32, "Local batch size B.")
+    batching: Literal["epoch", "repeat"] = option(
+        "epoch", "epoch: E*ceil(N/B) steps with a smaller last batch; repeat: ceil(E*N/B) full batches, as in FedJAX."
     )
     shuffle: bool = option(True, "Shuffle the local examples in every local epoch.")
-    client_optimizer: str = option("sgd", f"Local optimizer from optax: {', '.join(OPTIMIZERS)}.", words=OPTIMIZERS)
-    client_lr: float = option(0.1, "Local learning rate.", least=0)
-    client_momentum: float = option(0.0, "Local momentum of sgd, reset in every round.", least=0, below=1)
-    lr_decay: float = option(
-        0.0, "Decay of the local learning rate per round: lr * (1 - lr_decay)^round.", least=0, below=1
-    )
-    lr_schedule: str = option(
+    client_optimizer: Optimizer = option("sgd", f"Local optimizer from optax: {', '.join(get_args(Optimizer))}.")
+    client_lr: NonNegative = option(0.1, "Local learning rate.")
+    client_momentum: Decay = option(0.0, "Local momentum of sgd, reset in every round.")
+    lr_decay: Decay = option(0.0, "Decay of the local learning rate per round: lr * (1 - lr_decay)^round.")
+    lr_schedule: Literal["", "cosine", "wsd"] = option(
         "",
         "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd: constant, "
         "then linear to 0 over the last fifth of the rounds; empty: none.",
-        words=SCHEDULES,
     )
-    weight_decay: float = option(0.0, "Weight decay lambda of the local steps.", least=0)
+    weight_decay: NonNegative = option(0.0, "Weight decay lambda of the local steps.")
     wd_in_loss: bool = option(
         False, "Apply weight decay in the loss, as FedJAX does, not in the step, as PyTorch does."
     )
-    clip_norm: float = option(0.0, "Clip the direction of local steps to this global norm; 0: no clipping.", least=0)
+    clip_norm: NonNegative = option(0.0, "Clip the direction of local steps to this global norm; 0: no clipping.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -240,25 +181,21 @@ class EvaluationOptions:
         "Observer that evaluates averages and does not change training: wima:window=100, swa:start=0.75,cycle=10, ema; "
         "repeatable.",
     )
-    eval_every: int = option(10, "Number of rounds between evaluations.", least=1)
-    final_evals: int = option(
-        -1,
-        "Evaluate after each of the last N rounds and report the mean; -1: a quarter of the rounds, from 1 to 100.",
-        least=-1,
+    eval_every: PositiveInt = option(10, "Number of rounds between evaluations.")
+    final_evals: Annotated[int, Range(-1)] = option(
+        -1, "Evaluate after each of the last N rounds and report the mean; -1: a quarter of the rounds, from 1 to 100."
     )
-    eval_examples: int = option(0, "Number of test examples for evaluation, a fixed random subset; 0: all.", least=0)
-    eval_batch_size: int = option(500, "Number of test examples per evaluation step.", least=1)
+    eval_examples: NonNegativeInt = option(0, "Number of test examples for evaluation, a fixed random subset; 0: all.")
+    eval_batch_size: PositiveInt = option(500, "Number of test examples per evaluation step.")
     eval_val: bool = option(
         False, "Also evaluate on the examples that --val_fraction holds out: val_accuracy, val_loss."
     )
     eval_clients: str = option(
-        "",
-        "Evaluate read-outs on each client's own examples: all, or a number of clients; empty: off.",
+        "", "Evaluate read-outs on each client's own examples: all, or a number of clients; empty: off."
     )
-    eval_clients_every: int = option(0, "Rounds between evaluations of clients; 0: only after the last.", least=0)
+    eval_clients_every: NonNegativeInt = option(0, "Rounds between evaluations of clients; 0: only after the last.")
     personalize: list[str] = option(
-        [],
-        "Also evaluate clients after personalization: finetune:epochs=1, finetune:part=classifier; repeatable.",
+        [], "Also evaluate clients after personalization: finetune:epochs=1, finetune:part=classifier; repeatable."
     )
     clock: str = option(
         "",
@@ -277,37 +214,29 @@ class ExecutionOptions:
     """Seeds, devices and memory, and the run that this one continues."""
 
     seeds: list[int] = option([0], "Random seeds, one run each: 0,1,2.")
-    seeds_at_once: int = option(
+    seeds_at_once: PositiveInt = option(
         1,
         "Number of seeds that train vmapped in one compiled program, for small models on accelerators; 1: one seed "
         "after another. Results differ from those of 1 by rounding.",
-        least=1,
     )
     strategy: str = option(
         "default",
         "How a cohort is executed: default (vmapped; a loop on a CPU), auto (the fastest in a test), vmapped, "
         "chunked:k=4, sharded:devices=2; pmap is an alias of sharded.",
     )
-    table: str = option(
-        "auto",
-        "Where client states are stored: device, host, file (those that took part), auto.",
-        words=("auto", "device", "host", "file"),
-        operational=True,
+    table: Literal["auto", "device", "host", "file"] = option(
+        "auto", "Where client states are stored: device, host, file (those that took part), auto.", operational=True
     )
-    window: str = option(
+    window: Literal["auto", "device", "host", "file"] = option(
         "auto",
         "Where windows, delays and old models of asynchronous servers are: device, host, file, auto.",
-        words=("auto", "device", "host", "file"),
         operational=True,
     )
-    examples: str = option(
-        "auto",
-        "Where training examples are stored: device, stream (read for every dispatch), auto.",
-        words=("auto", "device", "stream"),
-        operational=True,
+    examples: Literal["auto", "device", "stream"] = option(
+        "auto", "Where training examples are stored: device, stream (read for every dispatch), auto.", operational=True
     )
-    rounds_per_dispatch: int = option(
-        50, "Maximum number of rounds that one call of the compiled program (dispatch) computes.", least=1
+    rounds_per_dispatch: PositiveInt = option(
+        50, "Maximum number of rounds that one call of the compiled program (dispatch) computes."
     )
     stop_on_divergence: bool = option(True, "End a seed at the first NaN or inf, which is recorded in any case.")
     fork_from: str = option("", "Continue from another run's checkpoint, with its state and round: DIR@ROUND.")
@@ -328,17 +257,12 @@ class OutputOptions:
         "Experiment tracker: wandb:project=NAME, trackio:project=NAME, mlflow:experiment=NAME,uri=...; repeatable.",
         operational=True,
     )
-    checkpoint_every: int = option(
-        100,
-        "Number of rounds between checkpoints; 0: only at the start and the end.",
-        least=0,
-        operational=True,
+    checkpoint_every: NonNegativeInt = option(
+        100, "Number of rounds between checkpoints; 0: only at the start and the end.", operational=True
     )
-    keep_checkpoints: int = option(3, "Number of newest checkpoints that are kept.", least=1, operational=True)
+    keep_checkpoints: PositiveInt = option(3, "Number of newest checkpoints that are kept.", operational=True)
     keep_rounds: list[int] = option(
-        [],
-        "Rounds whose checkpoints are also kept, for --fork_from: 75,150.",
-        operational=True,
+        [], "Rounds whose checkpoints are also kept, for --fork_from: 75,150.", operational=True
     )
 
 
@@ -392,8 +316,13 @@ class Config(
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; choices are checked when they are built."""
         for field in dataclasses.fields(self):
-            check_type(field.name, default_of(field), getattr(self, field.name))
-            check_range(field.name, field.metadata, getattr(self, field.name))
+            value = getattr(self, field.name)
+            if not isinstance(default_of(field), list):
+                check_value(field.name, field.type, value)
+            elif not isinstance(value, (list, tuple)):
+                raise UserError(f"{field.name}={value!r} must be a list.")
+            elif field.name not in INTEGER_LISTS and not all(isinstance(item, str) for item in value):
+                raise UserError(f"{field.name}={value!r} must be a list of strings.")
         for seed in self.seeds:
             if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST:
                 raise UserError(f"seeds: '{seed}' is not an integer in 0..{MOST}.")

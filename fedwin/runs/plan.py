@@ -421,7 +421,7 @@ def _window_plan(prepared: PreparedRun) -> WindowPlan:
     if (old := old_models_of(shapes)) is not None:
         of_model = tree.nbytes(old.models) // old.room(1)
         size += len(old.place) * of_model
-    kind = prepared.config.window
+    kind: str = prepared.config.window
     if kind == "auto":
         offloaded = "file" if size > HOST_SHARE * total_memory() else "host"
         kind = "device" if size <= HOST_TABLE_BYTES else offloaded

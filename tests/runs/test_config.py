@@ -1,6 +1,7 @@
 """Config: every invalid field is one line that names it, before anything is read, compiled or written."""
 
 import dataclasses
+import typing
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.data import PARTITIONS
 from fedwin.data.dataset import Partition
 from fedwin.data.federation import federate
+from fedwin.registry.ranges import Range
 from fedwin.runs import directory as directories
 from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.prepare import prepare
@@ -24,18 +26,17 @@ BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="s
 
 def wrong_values(field: dataclasses.Field) -> list:
     """Returns values just outside of a field's range, and of other types."""
-    bounds, default = field.metadata, default_of(field)
+    default = default_of(field)
     wrong = [object(), None, [None], [1.5] if field.name in INTEGER_LISTS else [1]]
     if isinstance(default, list):
         wrong.append("ema")
     if isinstance(default, bool):
         wrong += ["true", 1]
-    if bounds["least"] is not None:
-        wrong.append(bounds["least"] - 1)
-    if bounds["below"] is not None:
-        wrong.append(bounds["below"])
-    if bounds["words"] is not None:
-        wrong.append("nosuch")
+    for limits in typing.get_args(field.type):
+        if isinstance(limits, Range):
+            wrong += [limits.least - 1, *[limits.most] * limits.open_most]
+        elif isinstance(limits, str):  # of a Literal
+            wrong.append("nosuch")
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         wrong += ["1", True, 1e-46, float("nan"), float("inf")]
     return wrong
