@@ -38,17 +38,9 @@ class AgnosticState(NamedTuple):
 
 
 def domain_weights(weights, losses, lr):
-    """Computes the exponentiated-gradient step.
+    """Computes the exponentiated-gradient step of weights [K] by the losses [K] of domains; each stays at least 1e-30.
 
-        lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
-
-    Args:
-      weights: lambda, float [K].
-      losses: F, float [K].
-      lr: learning rate.
-
-    Returns:
-      The new weights, float [K], each at least 1e-30.
+    lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
     """
     # A common factor cancels; without it, exp overflows.
     grown = weights * jnp.exp(lr * (losses - jnp.max(losses)))

@@ -86,13 +86,7 @@ def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
 
         A_i[c] <- beta A_i[c] + (1 - beta) sums[c] / divisor
 
-    Args:
-      anchors: A_i [C, d].
-      sums: sum of the class means over the epoch's batches [C, d].
-      present: number of batches that contained a class [C].
-      batches: number of batches, [].
-      beta: memory of the anchors.
-      divide: the divisor: 'all' batches, or those in which the class is 'present'.
+    The divisor is the number of batches (divide='all'), or of those that contained the class, `present` [C].
     """
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)

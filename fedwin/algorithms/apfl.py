@@ -36,12 +36,7 @@ class APFLRow(NamedTuple):
 
 
 def mixture(model: Variables, row: APFLRow) -> Variables:
-    """Returns alpha_i v_i + (1 - alpha_i) x, or x for a client that has not taken part.
-
-    Args:
-      model: x, the evaluated server model.
-      row: the client's row.
-    """
+    """Returns alpha_i v_i + (1 - alpha_i) x, or x for a client that has not taken part, given the evaluated model x."""
     v = personal.read(model, row.own)
     return v._replace(params=tree.lerp(row.alpha, model.params, v.params))
 

@@ -15,13 +15,9 @@ def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> co
 
 
 def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.sgd) -> Callable:
-    """Returns FedAvg's client function: trains from the broadcast model and sends {'delta': y_i - x}.
+    """Returns FedAvg's client function, (params, Client) -> Update, with a local rule (fedwin.rules).
 
-    Args:
-      rule: the local update rule (fedwin.rules).
-
-    Returns:
-      (params, Client) -> Update.
+    It trains from the broadcast model and sends {'delta': y_i - x}.
     """
 
     def client(params, c):
@@ -32,23 +28,12 @@ def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.
 
 
 def add_mean_step(params, total, server_lr):
-    """Computes x + server_lr sum_i p_i (y_i - x).
-
-    Args:
-      total: sum of the clients' messages, with their mean step under 'delta'.
-
-    Returns:
-      The new model, like params.
-    """
+    """Computes x + server_lr sum_i p_i (y_i - x) from the sum of the clients' messages, whose mean step is 'delta'."""
     return tree.axpy(server_lr, total["delta"].value, params)
 
 
 def fedavg_server(server_lr: float) -> Callable:
-    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is.
-
-    Returns:
-      (params, state, total, round) -> (params, state).
-    """
+    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is."""
 
     def server(params, state, total, round):
         return add_mean_step(params, total, server_lr), state

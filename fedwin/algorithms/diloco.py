@@ -58,16 +58,7 @@ class Worker(NamedTuple):
 
 
 def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) -> local.Solver:
-    """Returns the solver with AdamW or Muon, which decay weights themselves, as the inner optimizer.
-
-    Args:
-      solve: a solver with plain SGD; its weight decay becomes the inner optimizer's.
-      inner: 'adamw' or 'muon'.
-      b1: first-moment decay of Adam.
-      b2: second-moment decay of Adam.
-      eps: added to the root by Adam.
-      beta: decay of Muon's momentum.
-      matrix_lr: learning rate of Muon's matrices divided by that of other parameters.
+    """Returns a solver of plain SGD with AdamW or Muon, which decay weights themselves; arguments as of `diloco`.
 
     Raises:
       UserError: the solver's optimizer is another one.
@@ -83,13 +74,9 @@ def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) ->
 
 
 def fragments_of(params, fragments: int, pattern: str) -> list[int]:
-    """Returns the fragment of each leaf of the parameters.
+    """Returns the fragment of each leaf of the parameters; arguments as of `diloco`.
 
     Layers are the model's top-level modules in the order of their names, numbers in names by their size.
-
-    Args:
-      fragments: F, their number.
-      pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
 
     Raises:
       UserError: there are fewer layers than fragments.
@@ -222,11 +209,7 @@ def diloco(
 
 
 def restarted(server: Server, period: int, fragments: int = 1) -> Server:
-    """Returns a server whose state starts anew before every `period`-th of its rounds.
-
-    Args:
-      fragments: number of fragments that take turns, so that one of them steps in every so many rounds.
-    """
+    """Returns a server whose state starts anew before every `period`-th of its rounds; fragments take turns."""
 
     def step(params, state, total, round):
         anew = round // fragments % period == 0

@@ -28,24 +28,14 @@ class Moments(NamedTuple):
 
 
 def adam_moment(b2: float) -> Moment:
-    """Returns Adam's update of the second moment, (v, d) -> b2 v + (1 - b2) d^2.
-
-    Args:
-      b2: decay.
-    """
+    """Returns Adam's update of the second moment, (v, d) -> b2 v + (1 - b2) d^2."""
     return lambda v, d: b2 * v + (1 - b2) * d**2
 
 
 def adaptive_server(second_moment: Moment, server_lr, b1, tau, v0=0.0) -> Server:
-    """Returns the server of an adaptive method.
+    """Returns the server of an adaptive method, from its elementwise update of the second moment, which starts at v0.
 
-        m <- b1 m + (1 - b1) d,   v <- second_moment(v, d),   x <- x + server_lr m / (sqrt(v) + tau)
-
-    Args:
-      second_moment: (v, d) -> v, elementwise.
-      b1: decay of the first moment.
-      tau: added to the root.
-      v0: initial second moment.
+    m <- b1 m + (1 - b1) d,   v <- second_moment(v, d),   x <- x + server_lr m / (sqrt(v) + tau)
     """
 
     def init(params):
@@ -105,11 +95,7 @@ def fedadam(
 
 
 def yogi_moment(b2: float) -> Moment:
-    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2).
-
-    Args:
-      b2: decay.
-    """
+    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2)."""
     return lambda v, d: v - (1 - b2) * d**2 * jnp.sign(v - d**2)
 
 
@@ -138,13 +124,7 @@ def fedyogi(
 
 
 def adagrad_server(server_lr, b1, tau, v0=0.0) -> Server:
-    """Returns FedAdagrad's server; its sum of squares is not a moment that averaging may reset.
-
-    Args:
-      b1: decay of the first moment.
-      tau: added to the root.
-      v0: initial sum of squares.
-    """
+    """Returns FedAdagrad's server; its sum of squares is not a moment that averaging may reset."""
     return adaptive_server(lambda v, d: v + d**2, server_lr, b1, tau, v0)._replace(resettable=core.nothing_resettable)
 
 

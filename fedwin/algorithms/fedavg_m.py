@@ -34,16 +34,11 @@ def step_with_length(y: local.Local, params, c: core.Client, weighting: str) -> 
 
 
 def mean_gradient(total, before):
-    """Computes the clients' mean displacement per unit of learning rate.
+    """Computes the clients' mean displacement per unit of learning rate, the one `before` at learning rate 0.
 
         m = sum_i p_i (x - y_i) / sum_i p_i lr J_i
 
-    Args:
-      total: sum of the messages of `step_with_length`.
-      before: m of the last round, the result at learning rate 0, like params.
-
-    Returns:
-      m, like params.
+    The total is that of messages of `step_with_length`.
     """
     length = total["length"].value
     positive = length > 0
@@ -116,12 +111,7 @@ class ScaffoldMState(NamedTuple):
 def corrected(beta, control, shift) -> local.Rule:
     """Returns the local rule of SCAFFOLD-M.
 
-        direction = beta (g(y) - c_i) + shift,   shift = beta c + (1 - beta) m
-
-    Args:
-      beta: weight of the client's own gradient.
-      control: c_i, like params.
-      shift: like params.
+    direction = beta (g(y) - control) + shift,   control = c_i,   shift = beta c + (1 - beta) m
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -14,14 +14,9 @@ from fedwin.registry.ranges import Positive, PositiveShare
 
 
 def client_momentum(alpha, d, inner: local.Rule = local.sgd) -> local.Rule:
-    """Returns the local rule of FedCM and MoFedSAM.
+    """Returns the local rule of FedCM and MoFedSAM, whose inner rule is by default the gradient g(y).
 
-        direction = alpha inner + (1 - alpha) d / (lr J)
-
-    Args:
-      alpha: weight of the gradient, in (0, 1].
-      d: D, the last round's pseudo-gradient, like params.
-      inner: the rule whose direction is combined with the momentum, by default the gradient g(y).
+    direction = alpha inner + (1 - alpha) d / (lr J)
     """
 
     def rule(grad, s: local.Step):

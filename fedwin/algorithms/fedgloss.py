@@ -38,12 +38,7 @@ class FedGloSSState(NamedTuple):
 def pulled(inner: local.Rule, beta, q) -> local.Rule:
     """Returns a rule with the two terms of the augmented Lagrangian.
 
-        direction = inner + (y - z + q_i) / beta
-
-    Args:
-      inner: the rule that the terms are added to.
-      beta: penalty's divisor.
-      q: q_i, like params.
+    direction = inner + (y - z + q_i) / beta
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

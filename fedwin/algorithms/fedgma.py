@@ -20,18 +20,9 @@ THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
 
 
 def agreement_mask(signs, count, threshold, mode="soft"):
-    """Computes the mask M from the clients' signs.
+    """Computes the mask M from the sum of the signs of `count` clients.
 
-        A = |signs| / count,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
-
-    Args:
-      signs: sum of the clients' signs, an array of any shape.
-      count: number of clients, float [].
-      threshold: agreement from which a coordinate is taken in full, in [0, 1].
-      mode: 'soft' or 'hard'.
-
-    Returns:
-      M, like signs.
+    A = |signs| / count,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
     """
     # Sums of signs are integers: comparing them instead of float means is exact.
     agreed = jnp.abs(signs) >= threshold * count - 1e-4

@@ -35,13 +35,7 @@ class FedLESAMRow(NamedTuple):
 
 
 def perturbed(eps) -> local.Rule:
-    """Returns SGD with gradients at a constant distance.
-
-        direction = g(y + eps)
-
-    Args:
-      eps: like params.
-    """
+    """Returns SGD with gradients at a constant distance: direction = g(y + eps)."""
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
         g = grad(tree.add(s.params, eps))

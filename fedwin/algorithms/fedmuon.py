@@ -50,23 +50,12 @@ def momentum_of(state):
 
 
 def with_momentum(state, momentum):
-    """Returns a state of `optax.contrib.muon` with another momentum.
-
-    Args:
-      momentum: like `momentum_of` it.
-    """
+    """Returns a state of `optax.contrib.muon` with another momentum, like `momentum_of` it."""
     return jax.tree.map(lambda x: x._replace(mu=momentum) if _is_muon(x) else x, state, is_leaf=_is_muon)
 
 
 def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransformation:
-    """Returns the clients' optimizer at unit learning rate.
-
-    Args:
-      alpha: share of the step that is left to the mean gradient.
-      beta: of the momentum.
-      matrix_lr: factor of the learning rate of matrices.
-      weight_decay: decoupled.
-    """
+    """Returns the clients' optimizer at unit learning rate; arguments as of `fedmuon`."""
     local_muon = muon(weight_decay, matrix_lr, beta=beta, nesterov=False, adam_b2=0.95)
     return optax.chain(local_muon, optax.scale(1 - alpha))
 

@@ -52,14 +52,9 @@ def has_memory(optimizer) -> bool:
 
 
 def counter(optimizer, mu=0.0):
-    """Returns a hook that counts a_i along local training.
+    """Returns (carry, on_step), as local.Solver takes them, that count a_i with a proximal term mu.
 
-    Args:
-      optimizer: the clients' optimizer.
-      mu: proximal term.
-
-    Returns:
-      (carry, on_step) as local.Solver takes them; a_i = -carry[0] after the last step.
+    a_i = -carry[0] after the last step.
     """
 
     def on_step(carry, params, s: local.Step, last):

@@ -19,18 +19,11 @@ from fedwin.registry.ranges import NonNegative, Positive
 
 
 def not_true_divergence(logits, teacher, labels, temperature=1.0):
-    """Computes the divergence of the teacher's prediction among the other classes than an example's own.
+    """Computes the divergence [B] of the teacher's prediction among the other classes than an example's own.
 
         sum_{c != y} q_c (log q_c - log p_c),   p = softmax_{c != y}(f / temperature), q likewise of the teacher
 
-    Args:
-      logits: f [B, C].
-      teacher: the teacher's logits [B, C].
-      labels: y, int [B].
-      temperature: of both softmaxes.
-
-    Returns:
-      float [B].
+    for logits f and those of the teacher [B, C], and labels y [B].
 
     Example:
       >>> import numpy as np

@@ -18,11 +18,7 @@ Optimizer = Literal["sgd", "momentum", "adam", "yogi", "adagrad"]
 
 
 def optax_server(optimizer: optax.GradientTransformation) -> Server:
-    """Returns a server that applies an optax transformation to the pseudo-gradient sum_i p_i (x - y_i).
-
-    Args:
-      optimizer: an optax transformation, with its own learning rate.
-    """
+    """Returns a server that applies an optax transformation to the pseudo-gradient sum_i p_i (x - y_i)."""
 
     def step(params, state, total, round):
         updates, state = optimizer.update(tree.scale(-1, total["delta"].value), state, params)
@@ -32,18 +28,7 @@ def optax_server(optimizer: optax.GradientTransformation) -> Server:
 
 
 def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bias_correction=True) -> Server:
-    """Returns a server by the name of its optimizer.
-
-    Args:
-      optimizer: one of Optimizer, or an optax transformation (with its own learning rate).
-      server_lr: learning rate.
-      momentum: beta of 'momentum'.
-      nesterov: Nesterov's form of 'momentum'.
-      b1: first-moment decay of 'adam' and 'yogi'.
-      b2: second-moment decay of 'adam' and 'yogi'.
-      eps: added to the root; None = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      bias_correction: of 'adam' and 'yogi'.
-    """
+    """Returns a server by the name of its optimizer, or with an optax transformation; arguments as of `fedopt`."""
     if isinstance(optimizer, optax.GradientTransformation):
         return optax_server(optimizer)
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps

@@ -18,18 +18,9 @@ BIASES = ("bias", "b", "offset")
 
 
 def perturbation(params, gradient, rho, eta=None):
-    """Computes the ascent step of (adaptive) sharpness-aware minimization.
+    """Computes the ascent step of (adaptive) sharpness-aware minimization at y = params.
 
-        eps = rho T^2 g / ||T g||,   T = |y| + eta for weights, 1 for biases;   T = 1 without eta
-
-    Args:
-      params: y.
-      gradient: g(y), like params.
-      rho: radius.
-      eta: added to |y|; None is SAM (T = 1).
-
-    Returns:
-      eps, like params.
+    eps = rho T^2 g / ||T g||,   T = |y| + eta for weights, 1 for biases;   T = 1 without eta
     """
 
     def scale(path, y):
@@ -42,14 +33,7 @@ def perturbation(params, gradient, rho, eta=None):
 
 
 def sharpness_aware(rho, eta=None):
-    """Returns the local rule of FedSAM (eta=None) and FedASAM.
-
-        direction = g(y + eps)
-
-    Args:
-      rho: radius of the perturbation.
-      eta: see `perturbation`.
-    """
+    """Returns the local rule of FedSAM (eta=None) and FedASAM: direction = g(y + eps), eps as of `perturbation`."""
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
         g = grad(s.params)

@@ -45,11 +45,7 @@ class FedSMOORow(NamedTuple):
 def agreed_perturbation(rho, m) -> local.Rule:
     """Returns the local rule of FedSMOO without FedDyn's terms; it carries m_i from step to step.
 
-        direction = g(y + eps),   eps = rho u / ||u||,   u = g(y) - m_i - m,   m_i <- m_i + eps - m
-
-    Args:
-      rho: radius of the perturbation.
-      m: the server's dual variable, like params.
+    direction = g(y + eps),   eps = rho u / ||u||,   u = g(y) - m_i - m,   m_i <- m_i + eps - m
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -35,28 +35,17 @@ def with_defaults(form: str, **given: float | None) -> dict[str, float]:
 
 
 def rate_factor(s: rules.Step, rho, peak=1.0):
-    """Computes the learning rate of a local step in units of the round's.
-
-        peak (1 - (1 - rho) j / J)
+    """Computes the learning rate of a local step in units of the round's: peak (1 - (1 - rho) j / J).
 
     >>> step = rules.Step(None, None, None, None, j=2, steps=4, lr=0.1, weight_decay=0.0)
     >>> round(float(rate_factor(step, 0.1)), 3)
     0.55
-
-    Args:
-      rho: rate that the round would end at, in units of its first.
-      peak: rate of the first step.
     """
     return peak * (1 - (1 - rho) * s.j / s.steps)
 
 
 def falling_rate(rho, peak=1.0):
-    """Returns the hook of local training that shortens every step by its `rate_factor`; None if all factors are 1.
-
-    Args:
-      rho: see `rate_factor`.
-      peak: see `rate_factor`.
-    """
+    """Returns the hook of local training that shortens every step by its `rate_factor`; None if all factors are 1."""
     if rho == 1 and peak == 1:
         return None
 
@@ -118,13 +107,9 @@ def fedswa(
 
 
 def controlled(control, rho):
-    """Returns SGD with a control; the gradients that it records are weighted by the rates.
+    """Returns SGD with a control, m - c_i; the gradients that it records are weighted by the rates.
 
-        direction = g(y) + control,   recorded: rate_factor g(y)
-
-    Args:
-      control: m - c_i, like params.
-      rho: see `rate_factor`.
+    direction = g(y) + control,   recorded: rate_factor g(y)
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -37,13 +37,7 @@ class HeavyBallRow(NamedTuple):
 
 
 def anchor_init(setting, first):
-    """Returns client_init, which makes the state of a client that has not taken part yet.
-
-    Args:
-      first: one of First.
-
-    Returns:
-      (params, id, key) -> HeavyBallRow.
+    """Returns (params, id, key) -> HeavyBallRow of a client that has not taken part yet.
 
     Raises:
       UserError: when first='random' and the setting has no init_fn.

@@ -19,31 +19,15 @@ from fedwin.registry.ranges import NonNegative, Positive
 
 
 def cosine(a, b):
-    """Computes the cosine similarity of vectors, 0 where one of them is 0.
-
-    Args:
-      a, b: [..., d].
-
-    Returns:
-      float [...].
-    """
+    """Computes the cosine similarity of vectors [..., d], 0 where one of them is 0."""
     norm = lambda v: jnp.sqrt(jnp.maximum(jnp.sum(v**2, -1), 1e-16))
     return jnp.sum(a * b, -1) / (norm(a) * norm(b))
 
 
 def contrast(h, server, previous, temperature):
-    """Computes the contrastive loss of every example.
+    """Computes the contrastive loss [B] of features [B, d]: the client's, the server model's, the previous model's.
 
-        -log(exp(cos(h, h_x) / temperature) / (exp(cos(h, h_x) / temperature) + exp(cos(h, h_v) / temperature)))
-
-    Args:
-      h: the client's features [B, d].
-      server: h_x, the server model's, likewise.
-      previous: h_v, the previous model's, likewise.
-      temperature: of the softmax.
-
-    Returns:
-      float [B].
+    -log(exp(cos(h, h_x) / temperature) / (exp(cos(h, h_x) / temperature) + exp(cos(h, h_v) / temperature)))
     """
     similarities = jnp.stack([cosine(h, server), cosine(h, previous)], -1)
     return losses.nll(similarities / temperature, jnp.zeros(len(h), jnp.int32))

@@ -28,44 +28,23 @@ class PersonalModel(NamedTuple):
 
 
 def initial(setting: core.Setting, params) -> PersonalModel:
-    """Returns a client's personal model before its first participation.
-
-    Args:
-      params: x^0.
-    """
+    """Returns a client's personal model before its first participation; `params` are x^0."""
     stats = () if setting.model is None else jax.eval_shape(setting.model.init, jax.random.key(0)).stats
     # Statistics are read once the client has taken part: only their shapes matter here.
     return PersonalModel(params, tree.map(lambda x: jnp.zeros(x.shape, x.dtype), stats), jnp.zeros((), bool))
 
 
 def start(own: PersonalModel, params, c: core.Client, first: str) -> Variables:
-    """Returns the model that a client's personal training continues from.
-
-    Args:
-      own: the client's personal model.
-      params: the received server model.
-      first: 'initial' or 'received', where the first participation starts.
-    """
+    """Returns the model that personal training continues from; it starts at the 'initial' or the 'received' model."""
     v = own.params if first == "initial" else tree.where(own.seen, own.params, params)
     return Variables(v, tree.where(own.seen, own.stats, c.stats))
 
 
 def trained(params, stats, before: PersonalModel) -> PersonalModel:
-    """Returns the personal model after training.
-
-    Args:
-      params: v_i.
-      stats: of the training; () keeps those from before, for losses that return none.
-      before: the personal model before.
-    """
+    """Returns the personal model after training; statistics () keep those from before, for losses that return none."""
     return PersonalModel(params, before.stats if tree.is_empty(stats) else stats, jnp.ones((), bool))
 
 
 def read(model: Variables, own: PersonalModel) -> Variables:
-    """Returns the personal model, or the server's for a client that has not taken part.
-
-    Args:
-      model: the evaluated server model.
-      own: the client's personal model.
-    """
+    """Returns the personal model, or the server's for a client that has not taken part."""
     return Variables(tree.where(own.seen, own.params, model.params), tree.where(own.seen, own.stats, model.stats))
