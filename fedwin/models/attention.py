@@ -21,18 +21,12 @@ EXPANSION = 4
 
 
 def rotate(x, base: float = ROTARY_BASE):
-    """Returns queries or keys with rotary position embeddings (Su et al., 2021).
+    """Returns queries or keys [B, T, heads, H], H even, with rotary position embeddings (Su et al., 2021).
 
         (x_i, x_{i+H/2}) <- (x_i cos a - x_{i+H/2} sin a,  x_{i+H/2} cos a + x_i sin a),  a = t base^(-2i/H)
 
     at position t = 0, 1, ...; the scalar product of a rotated query and a rotated key depends on the distance of their
     positions alone.
-
-    Args:
-      x: [B, T, heads, H], H even.
-
-    Returns:
-      An array of the shape and dtype of x.
 
     Source: https://arxiv.org/abs/2104.09864
     """
@@ -50,16 +44,10 @@ def attend(query, key, value, causal: bool):
     """Returns softmax(Q K^T / sqrt(H)) V per head, with gradients that take XLA:CPU 0.4 of the time of jax.nn's.
 
     The weights are E / l for E = exp(scores - max) and l = sum E: values and cotangents are divided by l, not weights,
-    which are larger. Reverse mode only.
+    which are larger. Reverse mode only. All arrays are [B, T, heads, H], and the result has the dtype of the values.
 
     Args:
-      query: [B, T, heads, H].
-      key: [B, T, heads, H].
-      value: [B, T, heads, H].
       causal: whether a position sees only itself and those before it.
-
-    Returns:
-      [B, T, heads, H], of the dtype of the values.
     """
     return _attend_forward(query, key, value, causal)[0]
 

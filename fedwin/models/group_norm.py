@@ -21,26 +21,15 @@ class Options(NamedTuple):
 
 
 def group_norm(x, scale, bias, add=None, *, groups: int, epsilon: float, relu: bool = False):
-    """Normalizes x over all positions and each group of channels (Wu and He, 2018).
+    """Normalizes x [B, *spatial, C] over all positions and each group of channels (Wu and He, 2018).
 
         y = (x - mean) / sqrt(var + epsilon) * scale + bias [+ add], or its ReLU
 
     In float32 on a CPU values and gradients are a compiled call each (`convolution/onednn.cc`), which read x once from
     memory; the gradient's computes mean and var again. Derivatives of any mode and order are defined.
 
-    Args:
-      x: [B, *spatial, C].
-      scale: [C].
-      bias: [C].
-      add: of the shape of x, or None.
-      groups: number of groups, a divisor of C.
-      relu: whether max(y, 0) is returned.
-
-    Returns:
-      An array of the shape and dtype of x.
-
     Raises:
-      ValueError: if the groups do not divide C, or an argument has another shape.
+      ValueError: if the groups do not divide C, scale and bias are not [C], or `add` has another shape than x.
 
     Source: https://arxiv.org/abs/1803.08494
     """

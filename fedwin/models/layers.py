@@ -66,14 +66,9 @@ class Dense(nn.Dense):
 
 
 def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):
-    """Applies a convolution with PyTorch's default initialization; call it inside a compact method.
+    """Applies a convolution to x [B, H, W, C] with PyTorch's default initialization; call it inside a compact method.
 
-    Args:
-      x: [B, H, W, C].
-      options: further arguments of flax.linen.Conv, such as `name` and `dtype`.
-
-    Returns:
-      [B, H', W', features].
+    Further options are those of flax.linen.Conv, such as `name` and `dtype`.
     """
     fan_in = x.shape[-1] // options.get("feature_group_count", 1) * kernel_size[0] * kernel_size[1]
     layer = Conv(
@@ -83,15 +78,7 @@ def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_in
 
 
 def torch_dense(x, features, *, kernel_init=torch_kernel, **options):
-    """Applies a dense layer with PyTorch's default initialization; call it inside a compact method.
-
-    Args:
-      x: [..., C].
-      options: further arguments of flax.linen.Dense, such as `name` and `dtype`.
-
-    Returns:
-      [..., features].
-    """
+    """Applies a dense layer with PyTorch's default initialization; options are those of flax.linen.Dense."""
     return Dense(features, kernel_init=kernel_init, bias_init=torch_bias(x.shape[-1]), **options)(x)
 
 
@@ -104,9 +91,6 @@ def dropout(x, rate: float, key, train: bool):
     """Applies dropout: x m / (1 - rate) with m ~ Bernoulli(1 - rate) per element in training, else x.
 
     A rate that is a multiple of 1/256 needs only 8 random bits per element, a quarter of the generator's work.
-
-    Args:
-      key: PRNG key; unused in evaluation.
     """
     if not train or rate == 0:
         return x
@@ -159,16 +143,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
-        """Normalizes x.
-
-        Args:
-          x: [B, ..., C].
-          train: whether to normalize with the statistics of the batch.
-          mask: 0 marks padded rows, which are left out of the statistics, [B]; None for no padding.
-
-        Returns:
-          An array of the shape of x.
-        """
+        """Normalizes x [B, ..., C], in training with the statistics of rows whose mask [B] is not 0, or all rows."""
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)

@@ -61,11 +61,7 @@ class LowRank:
     scale: float
 
     def merge(self, params):
-        """Returns the parameters of the network: W + (alpha / r) B A in the adapted layers.
-
-        Args:
-          params: those of the adapted network, in nested dicts.
-        """
+        """Returns the parameters of the network: W + (alpha / r) B A in the adapted layers of nested dicts."""
 
         def leaf(entries, like):
             path, own = _path(entries), params
@@ -184,11 +180,7 @@ def _classifier_of(model: Model, apply: LowRank, trained: list[Path]) -> tuple[A
 
 
 def merged(model: Model, variables: Variables) -> Variables:
-    """Returns the variables of the network itself, with the corrections of LoRA added to its layers.
-
-    Args:
-      variables: its variables; those of a network that is not adapted are returned as they are.
-    """
+    """Returns the variables of the network itself, with the corrections of LoRA, if it has any, added to its layers."""
     if not isinstance(model.apply, LowRank):
         return variables
     return variables._replace(params=jax.jit(model.apply.merge)(variables.params))

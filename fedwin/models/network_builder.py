@@ -82,9 +82,6 @@ def build_network(
 ) -> Model:
     """Returns the Model of a flax module whose layers are those of this package and whose last one is `classifier`.
 
-    Args:
-      module: the flax module, with its compute type in module.dtype.
-
     Raises:
       UserError: when examples are too small for the network, or the network would be too large.
     """

@@ -92,9 +92,11 @@ def _forward(x, w_x, w_h, bias, loop):
 
 @jax.custom_vjp
 def lstm(x, w_x, w_h, bias):
-    """Returns the hidden states of an LSTM that starts from zeros (Hochreiter and Schmidhuber, 1997).
+    """Returns the hidden states [T, B, H] of an LSTM that starts from zeros (Hochreiter and Schmidhuber, 1997).
 
         i, g, f, o = x_t W_x + h_{t-1} W_h + b,  c_t = s(f) c_{t-1} + s(i) tanh(g),  h_t = s(o) tanh(c_t)
+
+    for inputs [T, B, in], weights [in, 4 H] and [H, 4 H], and a bias [4 H]; reverse mode only.
 
     jax's gradient of this loop accumulates the gradient of W_h in every step and recomputes the gates. Here the forward
     loop saves d c_t / d z_t and d h_t / d z_t, the backward loop has one small product per step, and the gradients of
@@ -102,15 +104,6 @@ def lstm(x, w_x, w_h, bias):
     calls of `convolution/onednn.cc` where it can be compiled, which packs W_h once for all time steps.
 
     Source: https://doi.org/10.1162/neco.1997.9.8.1735
-
-    Args:
-      x: inputs, [T, B, in].
-      w_x: input weights, [in, 4 H].
-      w_h: recurrent weights, [H, 4 H].
-      bias: [4 H].
-
-    Returns:
-      h, [T, B, H]. Only reverse-mode differentiation is defined.
     """
     return _forward(x, w_x, w_h, bias, _hidden_states)[0]
 

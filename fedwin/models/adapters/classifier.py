@@ -36,12 +36,7 @@ def subtree(params, path):
 
 
 def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
-    """Returns features @ params[weight] + params[bias], in at least float32.
-
-    Args:
-      features: [..., n].
-      bias: name of the bias [C], which may be missing.
-    """
+    """Returns features @ params[weight] + params[bias], if there is such a bias, in at least float32."""
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)
     if bias in params:
         logits = logits + jnp.asarray(params[bias], dtype)
@@ -81,14 +76,10 @@ def locate_classifier(name: str, params, chosen, layers, width: int) -> tuple[st
 
 
 def num_outputs(name: str, logits, num_classes: int | None) -> int:
-    """Returns the number of outputs of a network.
-
-    Args:
-      logits: jax.ShapeDtypeStruct of its logits for one example.
-      num_classes: expected number of outputs; None accepts any.
+    """Returns the number of outputs of a network from the shapes of its logits for one example.
 
     Raises:
-      UserError: when the logits are not numbers [B, C] or [B, T, V], or their width is not num_classes.
+      UserError: when the logits are not numbers [B, C] or [B, T, V], or not num_classes wide, if that is given.
     """
     if not isinstance(logits, jax.ShapeDtypeStruct):
         raise UserError(f"{name} returns a {type(logits).__name__}; it must return logits [B, C] or [B, T, V].")

@@ -134,11 +134,7 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
 
 
 def from_functions(functions: NetworkFunctions, sample_batch, num_classes, classifier_path, name: str) -> Model:
-    """Returns the Model of pure functions that may consist of haiku modules.
-
-    Args:
-      num_classes: width of the logits; None determines it by tracing.
-      classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
+    """Returns the Model of pure functions that may consist of haiku modules; arguments as of `from_haiku`.
 
     Raises:
       UserError: when the functions cannot be traced on sample_batch, or do not return num_classes logits.

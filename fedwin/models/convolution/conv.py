@@ -68,10 +68,7 @@ def conv_general_dilated(
 def Conv(features, kernel_size, strides=1, padding="SAME", **options):
     """Returns a `flax.linen.Conv` that computes with `conv_general_dilated`.
 
-    Its parameters are those of flax: kernel [*window, C_in / groups, C_out], bias [C_out].
-
-    Args:
-      features: C_out.
+    Its parameters are those of flax: kernel [*window, C_in / groups, features], bias [features].
     """
     return nn.Conv(
         features, kernel_size, strides=strides, padding=padding, conv_general_dilated=conv_general_dilated, **options

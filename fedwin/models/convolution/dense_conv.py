@@ -42,18 +42,13 @@ _NHWC = ("NHWC", "HWIO", "NHWC")
 
 
 def convolve(x, kernel, strides, padding, inside, dilation, precision):
-    """Convolves x with a kernel, without groups.
+    """Convolves x [B, *spatial, C] with a kernel [*window, C, C_out], without groups: y [B, *out, C_out].
 
     Args:
-      x: images or other arrays with positions and channels, [B, *spatial, C].
-      kernel: the weights, [*window, C, C_out].
       strides: strides of the window, one per spatial axis.
       padding: (low, high) per spatial axis; negative values crop.
       inside: dilation of x per spatial axis, 1 for none.
       dilation: dilation of the kernel per spatial axis, 1 for none.
-
-    Returns:
-      y [B, *out, C_out].
     """
     if crops(padding):  # some versions of XLA compute this wrongly
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)

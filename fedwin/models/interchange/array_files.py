@@ -34,10 +34,7 @@ class ArrayFile(NamedTuple):
 
 
 def check_target(path: str | os.PathLike, overwrite: bool = False) -> pathlib.Path:
-    """Returns the path of a file that can be written.
-
-    Args:
-      path: ends in .npz or .safetensors.
+    """Returns the path of a .npz or .safetensors file that can be written.
 
     Raises:
       UserError: another ending, a file that exists, no such folder, or the package safetensors is missing.
@@ -57,10 +54,7 @@ def check_target(path: str | os.PathLike, overwrite: bool = False) -> pathlib.Pa
 def write(
     path: str | os.PathLike, arrays: Mapping[str, Any], metadata: Mapping[str, Any], overwrite: bool = False
 ) -> None:
-    """Writes a file atomically.
-
-    Args:
-      path: ends in .npz or .safetensors.
+    """Writes a .npz or .safetensors file atomically.
 
     Raises:
       UserError: as for `check_target`.
@@ -77,10 +71,7 @@ def write(
 
 
 def read(path: str | os.PathLike) -> ArrayFile:
-    """Reads a file; nothing in it is executed.
-
-    Args:
-      path: ends in .npz, .safetensors, .pt or .pth.
+    """Reads a file, .npz, .safetensors, .pt or .pth; nothing in it is executed.
 
     Raises:
       UserError: the file is missing, damaged or of another kind, contains other things than arrays of numbers, or the

@@ -85,10 +85,7 @@ def load(
 
 
 def read_map(path: str | os.PathLike) -> dict[str, str | None]:
-    """Reads a map of names.
-
-    Args:
-      path: a JSON file with one object of texts and nulls.
+    """Reads a map of names, a JSON file with one object of texts and nulls.
 
     Raises:
       UserError: it can't be read, or has another form.

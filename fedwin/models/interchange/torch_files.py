@@ -37,10 +37,7 @@ DTYPES = {
 
 
 def read(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-    """Reads a state dict, a dictionary of tensors.
-
-    Returns:
-      (name -> array, '').
+    """Reads a state dict, a dictionary of tensors: (name -> array, '').
 
     Raises:
       UserError: damaged, in the format before PyTorch 1.6, or anything else than a dictionary of tensors.

@@ -93,14 +93,9 @@ def pooled_cnn(widths, hidden, num_classes, size=5, pad=0, groups=0) -> Stack:
 
 
 def adaptive_avg_pool(x, side: int):
-    """Returns PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
+    """Returns PyTorch's AdaptiveAvgPool2d of x [B, H, W, C], [B, side, side, C].
 
-    Args:
-      x: feature maps, [B, H, W, C]; returned unchanged if H = W = side.
-      side: side of the result.
-
-    Returns:
-      [B, side, side, C].
+    Cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1; with H = W = side, x is returned unchanged.
     """
     for axis in (1, 2):
         n = x.shape[axis]

@@ -33,8 +33,6 @@ class Decoder(nn.Module):
     """Embedding [+ learned positions], causal blocks, layer normalization, classifier at every or the last position.
 
     Attributes:
-      heads: number of heads of the attention.
-      rotary: rotary positions in place of learned ones.
       tie: whether the classifier's kernel is the embedding.
       predict: 'all' gives logits [B, T, V], 'last' [B, V].
     """
@@ -116,25 +114,14 @@ def transformer(
 
 
 def patches_of(images, size: int):
-    """Returns the patches of images, row by row, [B, H, W, C] -> [B, H W / size^2, size^2 C].
-
-    Args:
-      images: [B, H, W, C].
-      size: side of a patch; must divide H and W.
-    """
+    """Returns the patches of images, row by row, [B, H, W, C] -> [B, H W / size^2, size^2 C]; size divides H and W."""
     batch, height, width, channels = images.shape
     tiles = images.reshape(batch, height // size, size, width // size, size, channels)
     return tiles.swapaxes(2, 3).reshape(batch, -1, size * size * channels)
 
 
 class ViT(nn.Module):
-    """Dense layer on every patch, [class token,] learned positions, blocks, layer normalization, classifier.
-
-    Attributes:
-      patch: side of a patch in pixels.
-      heads: number of heads of the attention.
-      pool: 'token', the classifier sees a class token, or 'mean', the mean over the patches.
-    """
+    """Dense layer on every patch, [class token,] learned positions, blocks, layer normalization, classifier."""
 
     num_classes: int
     patch: int
