@@ -36,10 +36,9 @@ FIELDS = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_n
 
 
 def cache_directory() -> pathlib.Path | None:
-    """Returns the user's cache directory: $FEDWIN_CACHE_DIR, $XDG_CACHE_HOME/fedwin or ~/.cache/fedwin.
+    """Returns $FEDWIN_CACHE_DIR, $XDG_CACHE_HOME/fedwin or ~/.cache/fedwin, which need not exist.
 
-    Returns:
-      The directory, which need not exist; None if the user has no home directory (no HOME, and no passwd entry).
+    None if the user has no home directory (no HOME, and no passwd entry).
     """
     own, shared = os.environ.get("FEDWIN_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     path = os.path.expanduser(own or os.path.join(shared or "~/.cache", "fedwin"))

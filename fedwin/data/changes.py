@@ -36,13 +36,7 @@ class Changes(NamedTuple):
     text: str = ""
 
     def of_federation(self, seed: int, run_key, federation: Federation, who: str = "seen") -> Federation:
-        """Returns a federation whose `info` has each client's level and keys.
-
-        Args:
-          seed: of the partition.
-          run_key: PRNG key of the run.
-          who: as of Shift.of_clients.
-        """
+        """Returns a federation whose `info` has each client's level and keys; the seed is that of the partition."""
         info, text = dict(federation.info or {}), self.text
         if self.shift is not None:
             info[LEVEL], info[KEY] = self.shift.of_clients(federation.num_clients, seed, who)

@@ -175,9 +175,6 @@ def classes_without_examples(dataset: Dataset) -> list[int]:
 def as_labels(labels, where: str, task: str | None = None) -> np.ndarray:
     """Casts labels, whole numbers [N] or [N, T], to int32, those of regression to float32.
 
-    Args:
-      where: the data set and split.
-
     Raises:
       UserError: numbers that are not whole or do not fit into int32, which a cast would wrap.
     """

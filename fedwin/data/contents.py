@@ -42,11 +42,8 @@ def describe_subset(choice: str | Choice, dataset: Dataset) -> str:
 def checksum(dataset: Dataset) -> str:
     """Computes a hash of all that decides numbers: examples, normalization, classes, task and the data set's clients.
 
-    The original files, and a cache that was packed from them, have the same checksum. Features larger than 2 GiB are
-    hashed by 4,096 of their rows.
-
-    Returns:
-      32 hexadecimal digits.
+    The original files, and a cache that was packed from them, have the same checksum, 32 hexadecimal digits. Features
+    larger than 2 GiB are hashed by 4,096 of their rows.
     """
     digest = hashlib.blake2b(_description(dataset).encode(), digest_size=16)
     for split in (dataset.train, dataset.test):

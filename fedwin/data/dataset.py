@@ -21,14 +21,7 @@ MAX_CELLS = 1 << 26
 
 
 def offsets(sizes) -> np.ndarray:
-    """Computes the start of each of K consecutive segments, and the end of the last one.
-
-    Args:
-      sizes: length of each segment [K].
-
-    Returns:
-      [0, sizes[0], sizes[0] + sizes[1], ...], int64 [K + 1].
-    """
+    """Returns [0, sizes[0], sizes[0] + sizes[1], ...], int64 [K + 1]: where K segments begin and end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 

@@ -195,10 +195,7 @@ class Images:
 
 
 def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
-    """Decodes an image, scales its short side and crops its center.
-
-    Returns:
-      uint8 [size, size, channels].
+    """Decodes an image, scales its short side and crops its center: uint8 [size, size, channels].
 
     Raises:
       UserError: the image is missing or can't be decoded.
@@ -282,13 +279,9 @@ def pillow():
 def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:
     """Computes a hash of a feature's shape, type and rows, 16 bytes.
 
-    Large features are hashed by a sample of their rows that depends on the size alone, so image files, arrays and
-    memory maps have the same hash: a run that was started on image files can be resumed on their packed cache.
-
-    Args:
-      values: array, memory map or Images [N, ...].
-      whole_bytes: maximum size of a feature whose rows are all read; WHOLE_BYTES by default.
-      num_rows: number of rows read of larger features; ROWS by default.
+    Features larger than `whole_bytes` (WHOLE_BYTES) are hashed by a sample of `num_rows` (ROWS) rows that depends on
+    the size alone, so image files, arrays and memory maps have the same hash: a run that was started on image files can
+    be resumed on their packed cache.
     """
     size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
     if size > (WHOLE_BYTES if whole_bytes is None else whole_bytes):

@@ -83,11 +83,7 @@ class ShardedStore(NamedTuple):
 
 
 def client_weights(sizes, total=None) -> np.ndarray:
-    """Computes the clients' shares of the examples N_k / total.
-
-    Returns:
-      The shares [K], in jax's default float type; `total` is the sum of the sizes [K] by default.
-    """
+    """Computes the shares of the examples N_k / total [K], in jax's default float type; total = sum_k N_k."""
     sizes = np.asarray(sizes)
     return (sizes / (sizes.sum() if total is None else total)).astype(jnp.result_type(float))
 
@@ -96,7 +92,6 @@ def make_store(examples: Examples, sizes, *, order=None, info=(), weight=None) -
     """Packs the clients' examples into a Store of host arrays; nothing is copied to a device.
 
     Args:
-      examples: feature -> [N, ...], used as they are.
       sizes: N_k [K].
       order: rows of the examples, client after client [n]; 0..N-1 by default.
       weight: share of each client [K]; `client_weights(sizes)` by default.

@@ -15,13 +15,7 @@ from fedwin import core
 class View:
     """A feature by the number of an example in its client; no client has a copy of the examples.
 
-        view[rows] = change(values[index[rows]], rows, by)
-
-    Attributes:
-      values: [N, ...], shared by all clients.
-      index: rows of `values`, int32 [n].
-      by: pytree that the change depends on.
-      change: (values [B, ...], rows [B], by) -> values [B, ...].
+    view[rows] = change(values[index[rows]], rows, by)
     """
 
     values: Any

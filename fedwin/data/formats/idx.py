@@ -103,10 +103,7 @@ def _find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, tu
 def pack(found: dict[str, IdxFile], wanted, num_classes: int) -> tuple[Examples, Examples]:
     """Converts (training, test) arrays to features: images uint8 [N, H, W, 1], labels int32 in 0..num_classes - 1.
 
-    Args:
-      found: name -> IdxFile, as from `read`.
-      wanted: names of training images, training labels, test images and test labels.
-      num_classes: number of classes C.
+    `found` and `wanted` are as for `read`, which returns the former.
 
     Raises:
       UserError: pixels or labels out of range.

@@ -99,17 +99,11 @@ def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Par
 
 
 def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws rows q ~ Dirichlet(concentration) without NaN, however small the concentration.
+    """Draws rows q ~ Dirichlet(a) [count, C] without NaN, however small the concentration a [C].
 
     In log space: log G(a) = log G(a + 1) + log(U) / a, then a softmax. The division by a is done in two steps, by a /
     sum(a) and by sum(a), and the largest entry is shifted to 0 between them, so that nothing overflows before it is
     compared.
-
-    Args:
-      concentration: a [C].
-
-    Returns:
-      float64 [count, C].
     """
     a = np.asarray(concentration, np.float64)
     total = a.sum()

@@ -15,11 +15,7 @@ from fedwin.data.dataset import offsets
 
 
 class Pools:
-    """Shuffled pools of examples, each with a pointer to its next example.
-
-    Args:
-      pool: pool of each example, in 0..num_pools - 1 [N].
-    """
+    """Shuffled pools of examples, each with a pointer to its next example, from the pool of each example [N]."""
 
     def __init__(self, pool: np.ndarray, num_pools: int, rng: np.random.Generator):
         shuffled = rng.permutation(len(pool))

@@ -17,12 +17,7 @@ def with_classes(dataset: Dataset, partition: str, bins: int | None = None) -> D
 
         c_i = #{b in 1..B-1: y_i >= quantile(y, b / B)},   numbered without the bins that no example is in
 
-    Args:
-      partition: name of the partitioner, for messages.
-      bins: number of bins B; None: BINS.
-
-    Returns:
-      `dataset` if it has classes, else one with the labels alone.
+    A data set that has classes is returned as it is; another one has nothing but the labels, in BINS bins by default.
 
     Raises:
       UserError: a number of bins is given for classes.

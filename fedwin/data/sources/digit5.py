@@ -32,10 +32,7 @@ def full_size(domains: str, parts: int, per_domain: int, **_) -> FullSize:
 
 
 def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Splits examples, stratified by class: ceil(N / 5) for testing, `limit` of the others for training.
-
-    Args:
-      labels: the labels [N], in 0..9.
+    """Splits examples, stratified by their labels [N]: ceil(N / 5) for testing, `limit` of the others for training.
 
     Returns:
       (training rows, test rows).

@@ -29,16 +29,10 @@ TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
 
 
 def rows(texts, length: int) -> Examples:
-    """Cuts a client's text into rows of inputs and next characters.
+    """Cuts a client's text into rows of inputs and next characters: x, y int32 [ceil((L - 1) / length), length].
 
     The snippets, each BOS ... EOS, are joined to a stream s of L ids; x = s[:-1] and y = s[1:] are cut into rows, the
     last one padded with 0.
-
-    Args:
-      length: number of positions per row T.
-
-    Returns:
-      x, y: int32 [ceil((L - 1) / T), T].
     """
     parts = [np.concatenate([[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]) for snippet in texts]
     stream = np.concatenate(parts).astype(np.int32) if parts else np.zeros(1, np.int32)

@@ -72,11 +72,7 @@ def choose_users(sizes: dict[bytes, int], users: int, seed: int) -> list[bytes]:
 
 
 def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict[bytes, np.ndarray]:
-    """Draws `count` test examples without replacement from all clients, given client -> number of examples.
-
-    Returns:
-      client -> rows, in order of the clients' ids.
-    """
+    """Draws `count` examples of all clients, given their sizes: client -> rows, in order of the ids."""
     ids = sorted(sizes)
     begins = offsets([sizes[client] for client in ids])
     total = begins[-1]

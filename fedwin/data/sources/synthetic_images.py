@@ -24,12 +24,7 @@ NO_FILES = "no files needed"
 
 
 class Shape(NamedTuple):
-    """Images of a stand-in, as of its original.
-
-    Attributes:
-      mean: per-channel mean for the normalization, as of Dataset.
-      std: per-channel standard deviation, likewise.
-    """
+    """Images of a stand-in, as of its original; mean and deviation as of Dataset."""
 
     side: int
     channels: int
@@ -73,10 +68,7 @@ def smooth_patterns(rng, count: int, side: int, channels: int) -> np.ndarray:
 def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndarray | None = None) -> np.ndarray:
     """Generates images uint8 [N, side, side, channels]: the pattern of the class plus noise.
 
-    Args:
-      labels: classes of the images [N].
-      prototypes: patterns [C, side, side, channels].
-      style: scale and shift of the brightness of each image [N, 2], or None.
+    The style is scale and shift of the brightness of each image [N, 2], or None.
     """
     bank = NOISE * rng.standard_normal((BANK // prototypes[0].size, *prototypes.shape[1:]), np.float32)
     drawn = rng.integers(0, len(bank), len(labels))
@@ -91,12 +83,7 @@ def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndar
 
 
 class GeneratedImages(Images):
-    """Images generated on access: one smooth pattern per class plus noise that depends on the seed and the row.
-
-    Args:
-      labels: class of each image [N].
-      weights: weights of the patterns, float32 [classes, 3, 4, 4].
-    """
+    """Images generated on access: one smooth pattern per class plus noise that depends on the seed and the row."""
 
     def __init__(self, labels: np.ndarray, weights: np.ndarray, seed: int, size: int):
         super().__init__(range(len(labels)), size)
