@@ -313,16 +313,11 @@ def _shapes(arrays: Leaves) -> Extra:
 def newest_checkpoint(
     checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
 ) -> tuple[Leaves, Extra] | None:
-    """Returns the checkpoint to resume from: the newest that is intact and has all its evaluations.
+    """Returns (leaves, extra) of the newest checkpoint that is intact and has all its evaluations; None without any.
 
     Args:
-      checkpoints: of a seed, or of a group of vmapped seeds.
-      lines: all lines of metrics.jsonl.
-      seeds: the seed, or the group.
+      seeds: the seed, or the group of vmapped seeds, whose checkpoints they are.
       start: first round of the run: 0, or the round of a fork.
-
-    Returns:
-      (leaves, extra), or None if there are no checkpoints.
 
     Raises:
       UserError: there are checkpoints and none can be used.
@@ -366,13 +361,9 @@ def leaves_of(state: PyTree) -> dict[str, np.ndarray]:
 
 
 def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
-    """Rebuilds a state from its leaves.
+    """Rebuilds a state from its leaves, like a template: a state (or its shapes) with the same structure.
 
-    Args:
-      template: a state (or its shapes) with the same structure.
-
-    Returns:
-      A tree like `template`; ring buffers are resized to the template's length where that loses nothing.
+    Ring buffers are resized to the template's length where that loses nothing.
 
     Raises:
       UserError: names, shapes or dtypes differ.
@@ -401,11 +392,7 @@ def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
     """Resizes ring buffers restored from a run with another number of rounds, where that loses nothing.
 
     A window or a delay that is longer than its run has slots for that run's models only. While none has left it, vector
-    number n is in slot n - 1 for every length.
-
-    Args:
-      leaves: leaves of a checkpoint.
-      template: the run's own state, or a part of it with the same names.
+    number n is in slot n - 1 for every length. The template is the run's own state, or a part with the same names.
     """
     changed: Leaves = {}
     for path, node in jax.tree_util.tree_leaves_with_path(template, is_leaf=window.is_window):

@@ -126,10 +126,6 @@ def model_choice(options: ModelOptions) -> Choice:
 def batch_size(options: LocalOptions, largest: int) -> int:
     """Returns the size of local batches: --batch_size, at most the examples of the largest client.
 
-    Args:
-      options: batches, epochs and steps.
-      largest: number of examples of the largest client.
-
     Raises:
       UserError: the positions of a client's examples in local training do not fit into a 32-bit index.
     """
@@ -152,11 +148,6 @@ def check_training(options: ServerOptions, observe: list[str], num_rounds: int) 
 
     The fact `warmup_horizon` of a registered algorithm or wrapper names its parameter that is a number of rounds before
     it takes effect. Windows of observers may be longer than the run.
-
-    Args:
-      options: algorithm and wrappers.
-      observe: the observers.
-      num_rounds: number of rounds T.
 
     Raises:
       UserError: a window, delay or start is beyond the last round.

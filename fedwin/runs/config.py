@@ -20,13 +20,7 @@ Optimizer = Literal["sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi", "muon"
 
 
 def option(default: object, help: str, *, operational: bool = False):
-    """Returns a dataclass field of Config, whose annotation has its range.
-
-    Args:
-      default: the default value.
-      help: its description in --help, one line.
-      operational: whether a resumed run may change it, because it does not affect results.
-    """
+    """Returns a field of Config, whose annotation has its range; a resumed run may change `operational` ones."""
     metadata = {"help": help, "operational": operational}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)

@@ -155,12 +155,7 @@ def identity(
     dataset: Dataset,
     convolves: bool = False,
 ) -> Identity:
-    """Returns the identity of a run on this machine, with the normalization of its data set.
-
-    Args:
-      hashes: seed -> hash of the data, from `data_hashes`.
-      convolves: as of `environment`.
-    """
+    """Returns the identity of a run on this machine, with the normalization of its data set and its `data_hashes`."""
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
     text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
@@ -373,7 +368,6 @@ def write_config(
 
     Args:
       verified: whether the checksums of the data files were confirmed.
-      model: name of the network.
       attackers: seed -> the clients that attack; None or {} without an attack.
       privacy: fields of the guarantee of a private run, or None.
     """

@@ -314,10 +314,8 @@ def measure_requirements(
     """Compiles a dispatch of a run, compares its requirements with the machine, and times a few rounds if it fits.
 
     Args:
-      config: the run.
       rounds: maximum number of rounds to time.
       seconds: what takes long is not timed again so many seconds after the data were read.
-      say: prints a line.
 
     Raises:
       UserError: `fedwin.run` would reject the run, or it does not fit.

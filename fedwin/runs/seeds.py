@@ -36,11 +36,7 @@ class SeedRunner:
     """Trains the seeds of a run, from their newest checkpoints if they have any.
 
     Args:
-      program: the compiled program.
-      directory: the run's directory.
       metrics_log: file of evaluations; None in a process that does not write.
-      quiet: whether to show no progress.
-      say: prints a line.
       callbacks: called after each evaluation, or None.
     """
 
@@ -220,9 +216,6 @@ class GroupJournal(Journal):
     Args:
       members: position on the vmapped axis -> the seed's journal.
       stop: whether a seed ends when it diverges; the others continue. One that a callback stopped always ends.
-      metrics_log: file of evaluations.
-      checkpoints: of the group.
-      rows: makes the checkpoint's form of client rows.
       finals: seed -> its own checkpoints, for its last state if a callback stops it.
     """
 

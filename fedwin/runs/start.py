@@ -123,9 +123,6 @@ class FileSource(NamedTuple):
 def init_source(text: str) -> Source | FileSource:
     """Returns the checkpoint or the file that --init_from names.
 
-    Args:
-      text: DIR@ROUND, DIR@ROUND:part=PART, FILE or FILE:map=names.json,layout=torch,part=PART.
-
     Raises:
       UserError: the text is malformed, or there is no such part, option or layout.
     """
@@ -193,9 +190,7 @@ class WarmStart:
     def into_state(self, state: PyTree, model: Variables) -> PyTree:
         """Returns a server state whose averages of models start with the statistics of the initial model.
 
-        Args:
-          state: the result of `Algorithm.init`, whose averages start with the network's own statistics.
-          model: the initial model.
+        Those of the state that `Algorithm.init` returns start with the network's own statistics.
         """
         is_model = lambda node: isinstance(node, Variables)
         fresh = lambda node: node._replace(stats=jax.tree.map(jnp.copy, model.stats)) if is_model(node) else node
@@ -287,9 +282,6 @@ def warm_starts(
 def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model:
     """Returns the network that is trained: with --lora, low-rank corrections of the one that --init_from names.
 
-    Args:
-      starts: seed -> the parameters of --init_from.
-
     Raises:
       UserError: a parameter of --lora is wrong, seeds start from different models, or a fork's model is another one.
     """
@@ -339,13 +331,10 @@ def check_fork(config: Config, start: Start, sampler: Sampler) -> None:
 def forked(
     config: Config, seed: int, run: engine.RunState, rows: ClientTable, start: Start, say: Callable[[str], None]
 ) -> tuple[engine.RunState, Extra]:
-    """Returns a state that continues the checkpoint of --fork_from with server and client states, and its counts.
+    """Returns a fresh state that continues the checkpoint of --fork_from with server and client states, and its counts.
 
     The state of a wrapper (a window, an average) that the other run did not have starts from the checkpoint's model,
     and so do observers unless both runs have the same; everything else must be in the checkpoint.
-
-    Args:
-      run: a fresh state.
 
     Raises:
       UserError: model, algorithm or federation differ.

@@ -95,11 +95,7 @@ def fastest(plan: RunPlan, say: Callable[[str], None]) -> str:
 
 
 class _CohortTable(DeviceTable):
-    """The rows of a few clients on the device: timing does not need those of a large federation.
-
-    Args:
-      clients: their ids, ascending.
-    """
+    """The rows of a few clients, ascending, on the device: timing does not need those of a large federation."""
 
     def __init__(self, clients: np.ndarray):
         super().__init__(len(clients))

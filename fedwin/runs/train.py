@@ -142,14 +142,10 @@ def compile_seconds() -> float:
 
 
 class DispatchLength:
-    """Plans how many rounds a dispatch holds, so that none lasts longer than `patience` seconds.
+    """Plans how many rounds a dispatch holds, at most `most`, so that none lasts longer than `patience` seconds.
 
     A dispatch is planned while the previous one runs, so the first two hold one round each; later ones follow the
     slower of the last two that were timed. The length of dispatches does not change any result.
-
-    Args:
-      most: maximum number of rounds.
-      patience: maximum seconds.
     """
 
     def __init__(self, most: int, patience: float):
@@ -228,11 +224,8 @@ def train(
     """Trains to the last round, or until every seed has ended; returns the state and the number of dispatches.
 
     Args:
-      run: a placed state (donated), of one seed or of several vmapped ones.
-      parts: inputs of dispatches.
-      journal: records evaluations and checkpoints.
+      run: a placed state (donated), of one seed or of several vmapped ones, after `completed` rounds.
       label: start of progress lines; None shows no progress.
-      completed: rounds that the state has completed.
     """
     schedule, dispatches = parts.cohorts.schedule, 0
     driver = Driver(run, parts)
