@@ -123,9 +123,7 @@ class SeedRunner:
         """Returns the journal of a seed that has completed some rounds; `saved` as StartingState.extra."""
         prepared, attendance, counts = self.program.prepared, None, saved.get("attendance", {})
         (down, up), sampler = prepared.bytes_per_client, cohorts.sampler
-        # Checkpoints of earlier versions count clients in place of bytes.
-        drawn, answered = (counts.get(name, completed * sampler.largest) for name in ("drawn", "answered"))
-        before = saved.get("bytes", (drawn * down, answered * up))
+        before = saved["bytes"] if saved else (0, 0)
         if sampler.varies or sampler.timed:
             attendance = Attendance(cohorts, (down, up), counts, before)
         if resumed and self.callbacks is not None:

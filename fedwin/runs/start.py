@@ -345,8 +345,6 @@ def forked(
         say(f"seed {seed}: the observers start at round {source.round}; {source.directory} has other observers")
     if config.clock and not fork.has_clock:
         say(f"seed {seed}: simulated_seconds count from round {source.round} on; {source.directory} has no --clock")
-    if "bytes" not in fork.counts:
-        say(f"seed {seed}: the {source.round} rounds of {source.directory}, whose bytes it did not save, count as ours")
 
     def continued(run: engine.RunState) -> engine.RunState:
         own = fork.leaves(rows.checkpoint_form(run))
@@ -383,7 +381,8 @@ def accounted(config: Config, privacy: Privacy | None, federations: dict[int, Fe
         return dataclasses.replace(own, alone=f"the model of {source.path} is taken as public")
     parent, hashes = directories.read_config(source.directory), directories.data_hashes(federations)
     of_seed = lambda seed: parent.identity.data.get(str(seed if config.fork_from else _seed_of(source, seed)))
-    earlier, refused = _guarantee_of(parent, config, own), bool(config.fork_from)
+    earlier = None if parent.privacy is None else restored(parent.privacy)
+    refused = bool(config.fork_from)
     if any(of_seed(seed) != hashes[str(seed)] for seed in config.seeds):
         obstacle = f"its clients, or their examples, are not those of {source.directory}"
     elif earlier is None:
@@ -404,19 +403,6 @@ def accounted(config: Config, privacy: Privacy | None, federations: dict[int, Fe
     return dataclasses.replace(own, alone=obstacle)
 
 
-def _guarantee_of(parent: directories.ConfigFile, config: Config, own: Privacy) -> Privacy | None:
-    """Returns the guarantee of the run that another starts from, or None."""
-    if parent.privacy is not None:
-        return restored(parent.privacy)
-    # Earlier versions recorded no account: the same flags make the same mechanism.
-    mine, theirs = dataclasses.asdict(config), parent.config
-    private = lambda fields: [text for text in fields["wrap"] if text.partition(":")[0] == "dp"]
-    fields = ("sampling", "clients_per_round", "num_clients", "dropout")
-    if private(mine) != private(theirs) or any(mine[name] != theirs[name] for name in fields):
-        return None
-    return dataclasses.replace(own, seeds=tuple(theirs["seeds"]))
-
-
 class _Fork:
     """The checkpoint of --fork_from for one seed.
 
@@ -434,7 +420,7 @@ class _Fork:
         self.saved, extra = self.source.checkpoints("fork_from", seed).load(self.source.round)
         self.has_clock, since = "simulated" in extra, {"rounds": self.source.round}
         first = {"attendance": {}, "simulated": {"seconds": 0.0} | since}
-        self.counts = first | {name: extra[name] for name in ("bytes", *first) if name in extra}
+        self.counts = {"bytes": extra["bytes"]} | first | {name: extra[name] for name in first if name in extra}
         self.counts["attendance"] |= since | {"sizes": [], "staleness": []}
         other = directories.read_config(self.source.directory).config
         # Names and shapes do not identify a window: the same ring may serve several lengths.
