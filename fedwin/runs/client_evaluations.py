@@ -78,7 +78,6 @@ class ClientEvaluations:
     """The per-client evaluations of a run; all seeds share the compiled passes.
 
     Args:
-      program: the compiled program of the run.
       evaluated: seed -> 'seen' and 'unseen' -> clients; None: those of the run.
     """
 

@@ -106,7 +106,6 @@ class Identity:
     Attributes:
       config: the decisive fields.
       data: seed -> hash of examples and partition.
-      jax: version of jax.
       device: platform and kind of the device.
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
@@ -277,7 +276,6 @@ class ConfigFile:
 
     Attributes:
       config: all flags.
-      identity: everything that decides the run's results.
       fingerprint: fingerprint of the identity, as written.
       privacy: fields of the guarantee of a private run (accounting.Privacy), or None.
     """

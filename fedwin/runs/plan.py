@@ -141,8 +141,6 @@ class RunPlan:
     """How a run is executed.
 
     Attributes:
-      prepared: the prepared run.
-      strategy: how cohorts are executed.
       table: where client rows are stored: 'device', 'host' or 'file'.
       windows: where windows are stored.
       groups: the seeds that train together; groups of one train one after the other.

@@ -85,17 +85,12 @@ class PreparedRun:
     """The objects of a run, built from its Config before anything is compiled.
 
     Attributes:
-      config: the configuration.
-      dataset: the data set.
-      model: the network.
       schedule: when the run evaluates and saves.
       setting: the information about the run that builders of algorithms receive.
       algorithm: the algorithm with its wrappers; the same for all seeds.
       algorithm_of: (setting, local solver) -> such an algorithm.
       observers: name -> Observer.
       federations: seed -> the data set partitioned among clients.
-      solver: the local solver.
-      attack: what attackers do.
       normalize: batch -> batch, the preparation of test examples.
       initial: seed -> the parameters from another run; {} without --init_from.
       stopping_rule: ends seeds early (--early_stopping), or None.

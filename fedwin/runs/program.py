@@ -36,13 +36,10 @@ class Program:
     """The compiled functions of a run, and the data that its seeds share on the device.
 
     Args:
-      plan: how the run is executed.
       test: examples for evaluation (engine.evaluate.held_out).
       may_stop: whether a callback may stop a seed at an evaluation, so that dispatches end there.
 
     Attributes:
-      prepared: the prepared run.
-      strategy: how cohorts are executed.
       dispatch: the compiled loop over rounds.
       partitions_differ: whether clients hold different examples under different vmapped seeds.
       test: placed test batches.

@@ -227,8 +227,6 @@ class CheckedRun(NamedTuple):
     """A valid run.
 
     Attributes:
-      plan: how it is executed.
-      directory: its directory.
       config_file: config.json in the directory; None for a new run, and in processes that do not write.
       imports: imported file or module -> hash of its content.
       model: 'model' -> hash of a model that was given as an object; {} for one by name.
@@ -288,11 +286,9 @@ class DryRun(NamedTuple):
     """The result of a dry run.
 
     Attributes:
-      checked: the run and its plan.
       requirements: bytes by part, including activations.
       available: memory that was available before anything was allocated.
       free_disk: free bytes where the run would be written.
-      timing: duration of its rounds.
     """
 
     checked: CheckedRun

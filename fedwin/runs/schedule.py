@@ -25,9 +25,7 @@ class Schedule:
     """The rounds after which a run evaluates, saves, and ends a dispatch.
 
     Attributes:
-      num_rounds: number of rounds T.
       clients_per_round: cohort size |S|.
-      eval_every: rounds between evaluations.
       final_evals: number of last rounds that are all evaluated.
       checkpoint_every: rounds between checkpoints; 0: only after the first and the last round.
       rounds_per_dispatch: maximum number of rounds of a dispatch; dispatches are padded to it.
@@ -183,9 +181,6 @@ class CohortSchedule:
     """The cohorts of one seed, padded to the width that the strategy needs.
 
     Args:
-      federation: the clients.
-      schedule: rounds and cohort size.
-      strategy: pads cohorts.
       seed: decides, with the round, which clients are drawn.
       sampler: draws them; by default schedule.clients_per_round clients, uniformly.
       local_work: which share of their local steps they take; None: all of them.

@@ -349,12 +349,9 @@ class GroupInputs:
     whether the others have ended or not. Unused positions repeat the first seed.
 
     Args:
-      program: the compiled program.
       seeds: the group, at most as many as the vmapped axis is long.
 
     Attributes:
-      examples: training examples.
-      cohorts: which clients take part.
       test: data that read-outs are evaluated on.
     """
 

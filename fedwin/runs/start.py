@@ -54,8 +54,6 @@ class Source(NamedTuple):
     """A checkpoint of another run, as --fork_from and --init_from name it: DIR@ROUND or DIR@ROUND:part=PART.
 
     Attributes:
-      directory: the other run's directory.
-      round: round of the checkpoint.
       part: 'all', 'features' (all but the classifier, and the statistics) or 'classifier'.
     """
 
@@ -108,7 +106,6 @@ class FileSource(NamedTuple):
     """A file of parameters, as --init_from names it: FILE or FILE:map=names.json,layout=torch,part=PART.
 
     Attributes:
-      path: the file.
       part: as of Source.
       map: a JSON file with names, or None.
       layout: 'auto', 'jax' or 'torch'.

@@ -194,7 +194,6 @@ class TimedRun:
     """A run whose dispatches are timed one after another; results are discarded.
 
     Args:
-      program: the compiled program.
       examples: training examples of the first seed.
 
     Attributes:

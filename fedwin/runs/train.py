@@ -79,7 +79,6 @@ class Driver:
 
     Args:
       run: a placed state (donated), of one seed or of several vmapped ones.
-      parts: inputs of dispatches.
 
     Attributes:
       run: the state after the latest dispatch.
@@ -169,7 +168,6 @@ class Progress:
 
     Args:
       label: start of each line; None prints nothing.
-      total: number of rounds T.
       done: rounds completed before this process started.
 
     Attributes:
