@@ -14,14 +14,14 @@ def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> co
     return core.mean_step(tree.sub(y.params, params), core.aggregation_weight(c, weighting))
 
 
-def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.sgd) -> Callable:
-    """Returns FedAvg's client function, (params, Client) -> Update, with a local rule (fedwin.rules).
+def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.sgd, **options) -> Callable:
+    """Returns FedAvg's client function, (params, Client) -> Update, with a local rule and options of local.Solver.
 
     It trains from the broadcast model and sends {'delta': y_i - x}.
     """
 
     def client(params, c):
-        y = solve(params, c, rule)
+        y = solve(params, c, rule, **options)
         return y.update({"delta": weighted_delta(y, params, c, weighting)})
 
     return client

@@ -1,11 +1,7 @@
 """DiLoCo: AdamW or Muon on workers that keep its state, many local steps, and an outer Nesterov step on their mean.
 
-    worker   y_i <- H steps of AdamW from x            (m_i, v_i) stay with worker i between rounds
-    server   Delta = sum_i p_i (x - y_i)               the outer gradient
-             x <- x - OUTEROPT(Delta)                  SGD with Nesterov momentum 0.9 at rate 0.7
-
-H is --local_steps. A worker's row of the client table is the state of its inner optimizer. With F > 1 fragments
-(Streaming DiLoCo) round t synchronizes the parameters of fragment f = t mod F alone:
+A worker's row of the client table is the state of its inner optimizer. With F > 1 fragments (Streaming DiLoCo) round t
+synchronizes the parameters of fragment f = t mod F alone:
 
     worker   y_i <- H steps from its own parameters, after it has received fragment (t - 1) mod F
     server   Delta_f = sum_i p_i (x - y_i)_f,   x_f <- x_f - OUTEROPT_f(Delta_f)

@@ -30,8 +30,6 @@ def fedavgm(
 ) -> core.Algorithm:
     """FedAvgM: v <- beta v + Delta, x <- x - server_lr v; Delta the pseudo-gradient sum_i p_i (x - y_i).
 
-        Delta = sum_i p_i (x - y_i),   v <- beta v + Delta,   x <- x - server_lr v
-
     Args:
       beta: server momentum.
       nesterov: step by Delta + beta v instead of v.

@@ -1,13 +1,12 @@
 """FedNova: normalized averaging, which weights clients independently of their numbers of local steps.
 
-    client   d_i = y_i - x,   a_i = sum of the weights with which the local gradients enter -d_i / lr
-    server   x <- x + eta (sum_i p_i a_i) sum_i p_i d_i / a_i
+a_i is the sum of the weights with which the local gradients enter (x - y_i) / lr:
 
     a_i = J                                            SGD
         = (J - rho (1 - rho^J) / (1 - rho)) / (1 - rho)          SGD with momentum rho
         = (1 - (1 - lr mu)^J) / (lr mu)                with a proximal term, rho = 0
 
-a_i is counted, not computed in closed form: the solver's own optimizer is fed a unit gradient in every step. Weight
+It is counted, not computed in closed form: the solver's own optimizer is fed a unit gradient in every step. Weight
 decay is ignored in a_i, and the optimizer must be SGD, with or without momentum. With equal J_i this is FedAvg.
 """
 

@@ -100,9 +100,6 @@ def fedasam(
     Args:
       eta: added to |y|.
 
-    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
-    https://arxiv.org/abs/2203.11834.
-
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("fedasam:rho=0.1")

@@ -97,12 +97,7 @@ def fedswa(
       True
     """
     used = with_defaults(form, rho=rho, peak=peak, server_lr=server_lr)
-    on_step = falling_rate(used["rho"], used["peak"])
-
-    def client(params, c):
-        y = solve(params, c, on_step=on_step)
-        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
-
+    client = common.fedavg_client(solve, weighting, on_step=falling_rate(used["rho"], used["peak"]))
     return core.algorithm(client, common.fedavg_server(used["server_lr"]), weighting=weighting)
 
 
@@ -142,8 +137,6 @@ def fedmoswa(
       rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
       gamma: weight of the cohort's controls in m; none = 0.2 ('paper') or 0.4 ('code').
       server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').
-
-    Source: https://arxiv.org/abs/2507.20016.
 
     Example:
       >>> from fedwin import testing
