@@ -149,23 +149,16 @@ def values_of(parameter: inspect.Parameter) -> Values:
 
 
 def check_values(owner: str, wanted: Any, **values) -> None:
-    """Checks values that are no parameters of a registered builder.
+    """Raises UserError unless values, which are no parameters of a registered builder, are accepted.
 
     Args:
       owner: object that the values belong to, for the message.
       wanted: a Range, or an annotation such as PositiveInt | None.
       values: name -> value.
-
-    Raises:
-      UserError: when a value is not accepted.
     """
-    accepted = Values(tuple(_kinds(Annotated[float, wanted] if isinstance(wanted, Range) else wanted) or ()))
+    annotation = Annotated[float, wanted] if isinstance(wanted, Range) else wanted
     for name, value in values.items():
-        try:
-            value = accepted.accept(value)
-        except ValueError as error:
-            raise UserError(f"{owner}: {name}={value!r} {error}") from None
-        check_size(f"{owner}: {name}", value)
+        check_value(f"{owner}: {name}", annotation, value.item() if isinstance(value, np.generic) else value)
 
 
 def check_value(name: str, annotation: Any, value: Any) -> None:
