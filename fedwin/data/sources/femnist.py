@@ -104,7 +104,8 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in FedJAX's files.
 
     Args:
-      form: auto, fedjax (two SQLite files) or leaf (train/ and test/ with JSON); both may be compressed.
+      form: auto, fedjax (federated_emnist_{train,test}.sqlite) or leaf (train/ and test/ with JSON); both may be
+        compressed.
       paper: value of paper in the files, 1 in all originals.
     """
     return load("femnist", data_dir, form, paper)

@@ -1,4 +1,4 @@
-"""LOCAL-GHB, FedHBM: heavy-ball momentum along the way since the model that the client received, or trained, last time.
+"""FedHBM, LOCAL-GHB: heavy-ball momentum along the way since the model that the client received, or trained, last time.
 
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out: LOCAL-GHB and FedHBM
 assume that a client returns after 1 / C rounds on average; scale=tau_i uses the true number of rounds instead.
