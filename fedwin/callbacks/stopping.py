@@ -109,8 +109,7 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
       task: of the data set.
 
     Raises:
-      UserError: the choice is wrong, or its metric is one over clients, or needs held-out examples and there are none,
-        or needs classes.
+      UserError: the choice is wrong, or evaluations do not have its metric: there are no classes or held-out examples.
     """
     rule = STOPPING_RULES.build(choice)
     if rule.metric.rpartition("_")[2] in FIGURES:

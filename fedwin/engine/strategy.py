@@ -11,8 +11,8 @@ from fedwin import jax_config, multi_process
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
-from fedwin.registry import Registry, nearest, parse
-from fedwin.registry.ranges import NonNegativeInt, PositiveInt
+from fedwin.registry import Registry, parse
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt, one_of
 from fedwin.tree import PyTree
 
 STRATEGIES = Registry("strategy")
@@ -163,9 +163,7 @@ def check_strategy(name: str) -> None:
     choice = parse(name)
     if choice.name in CHOICES:
         raise UserError(f"strategy={name}: '{choice.name}' has no parameters; write --strategy={choice.name}.")
-    if choice.name not in STRATEGIES:
-        names = (*CHOICES, *sorted(STRATEGIES))
-        raise UserError(f"unknown strategy '{choice.name}'.{nearest(choice.name, names)} Known: {', '.join(names)}.")
+    one_of("strategy", choice.name, (*CHOICES, *sorted(STRATEGIES)))
     STRATEGIES.build(choice)
 
 

@@ -84,14 +84,19 @@ def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_
       total_examples: examples of all clients there are; None takes those of the cohort.
     """
     flat = {}
-    for name, values in cohort[0].examples.items():
-        if values.dtype.kind not in "biuf":
-            continue  # text and the like: no array of jax
-        arrays = [np.asarray(member.examples[name]) for member in cohort]
-        flat[name] = np.zeros((padding.total, *arrays[0].shape[1:]), arrays[0].dtype)
-        np.concatenate(arrays, out=flat[name][: sum(map(len, arrays))])
+    for name in dict.fromkeys(name for member in cohort for name in member.examples):
+        try:
+            arrays = [np.asarray(member.examples[name]) for member in cohort]
+            if arrays[0].dtype.kind not in "biuf":
+                continue  # text and the like: no array of jax
+            flat[name] = np.zeros((padding.total, *arrays[0].shape[1:]), arrays[0].dtype)
+            np.concatenate(arrays, out=flat[name][: sum(map(len, arrays))])
+        except (KeyError, ValueError, TypeError) as error:
+            raise UserError(f"as_fedjax: '{name}' is missing or different in some clients; make all alike.") from error
     sizes = np.zeros(padding.clients, np.int64)
     sizes[: len(cohort)] = [member.size for member in cohort]
+    if total_examples is not None and sizes.sum() > total_examples:
+        raise UserError(f"as_fedjax: total_examples={total_examples}, but a round has {sizes.sum()}; set that of all.")
     weight = client_weights(sizes, total_examples or max(sizes.sum(), 1))
     order = np.arange(padding.total, dtype=np.int32)
     return make_store(flat, sizes, order=order, info=_label_counts(cohort, padding, num_classes), weight=weight)

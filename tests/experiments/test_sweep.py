@@ -161,8 +161,7 @@ def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     directory = swept[0] / "partition_seed_3_algorithm_fedavg"
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
-    other = Config(**flags | {"num_rounds": 9})
-    refused("--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3", finished_summary, other)
+    refused("not 9; for more rounds use .* --fork_from=.*@3", finished_summary, Config(**flags | {"num_rounds": 9}))
     monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
     assert list(launching._summary("one", config)["seeds"]) == [0, 1]
     assert "note: 'one' was trained by other code of --import; remove" in capsys.readouterr().out

@@ -165,8 +165,9 @@ def test_what_is_missing_is_named():
     data = problem.federated_data(clients=5)
     clients = problem.sampler(data, 4).sample()
     params = problem.initial(problem.model())
-    fed = as_fedjax(build("scaffold:control_weighting=samples"))
-    refused("set total_examples", fed.apply, fed.init(params), clients)
+    for total, words in (None, "set total_examples"), (5, "total_examples=5, but a round has"):
+        fed = as_fedjax(build("scaffold:control_weighting=samples"), total_examples=total)
+        refused(words, fed.apply, fed.init(params), clients)
     halves = problem.sampler(data.preprocess_batch(lambda batch: batch | {"y": batch["y"] / 2}), 4).sample()
     for classes, cohort, words in (None, clients, ""), (2, clients, "integers in 0..1; "), (3, halves, "in 0..2; "):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
@@ -175,3 +176,5 @@ def test_what_is_missing_is_named():
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     refused("no client", fed.apply, fed.init(params), [])
+    odd = [(name, fedjax.ClientDataset({"y": own.all_examples()["y"]}), key) for name, own, key in clients[:1]]
+    refused("'x' is missing or different in some clients", fed.apply, fed.init(params), odd + clients[1:])

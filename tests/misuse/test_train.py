@@ -44,7 +44,7 @@ CHOICES = [
     ("--algorithm=fedfa:anchor_from=3", "anchor_from=3 | never start | num_rounds=3 | smaller anchor_from"),
     ("--wrap=local_bn", "no BatchNorm statistics | omit --wrap=local_bn"),
     ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
-    ("--strategy=chunkd", "unknown strategy 'chunkd' | 'chunked'"),
+    ("--strategy=chunkd", "strategy=chunkd must be one of | 'chunked'"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),
     ("--augment=crop_flip:size=100000", "size=100000 | smaller size"),
     ("--model=resnet20:groups=7", "groups=7 | divide"),
