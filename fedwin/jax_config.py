@@ -1,4 +1,4 @@
-"""JAX's configuration: devices, processes and cache before its backend starts; precision and random numbers of runs."""
+"""JAX's configuration: devices and cache before its backend starts; precision and random numbers of runs."""
 
 import concurrent.futures
 import contextlib
@@ -53,14 +53,6 @@ def set_collective_timeouts() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     more = [f"--{name}={seconds}" for name, seconds in _TIMEOUTS.items() if name not in flags]
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
-
-
-def set_up_processes() -> None:
-    """Prepares JAX for several processes; call it before they join."""
-    # The service would take SIGTERM from fedwin.runs.signals and exit without saving.
-    jax.config.update("jax_enable_preemption_service", False)
-    # The default on a CPU supports a single process only.
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
 
 
 def use_cache(directory: str | os.PathLike) -> None:

@@ -4,6 +4,5 @@ from fedwin.core import Cohort
 from fedwin.data.federation import Store
 from fedwin.engine.dispatch import Dispatch, VmappedDispatch
 from fedwin.engine.rounds import RunState, init, one_round, read_out
-from fedwin.residence.rows import init_rows
 
-__all__ = ["Cohort", "Dispatch", "VmappedDispatch", "RunState", "Store", "init", "init_rows", "one_round", "read_out"]
+__all__ = ["Cohort", "Dispatch", "VmappedDispatch", "RunState", "Store", "init", "one_round", "read_out"]

@@ -50,10 +50,6 @@ class Strategy(NamedTuple):
         """Returns the shardings of a RunState's leaves (see engine.placement)."""
         return placement.placement(run, self.mesh)
 
-    def table_placement(self, table):
-        """Returns the shardings with which a client table is created; None where each process creates its own first."""
-        return None if self.mesh is None or multi_process.count() > 1 else placement.table_placement(table, self.mesh)
-
     def everywhere(self, values):
         """Constrains traced values to be whole on every device of the mesh."""
         if self.mesh is None:

@@ -13,7 +13,7 @@ from fedwin import engine, multi_process, tree
 from fedwin.data.dataset import Partition
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
-from fedwin.engine.placement import AXIS
+from fedwin.engine.placement import AXIS, table_placement
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
 from fedwin.residence.rings import OffloadedWindows, client_table_of
@@ -113,7 +113,9 @@ class Program:
         """Returns a fresh state with initial rows of the first `slots` clients in its table, sharded as in training."""
         ids, key = jnp.arange(slots, dtype=jnp.int32), seed_keys(seed)["init"]
         make = functools.partial(init_rows, self.prepared.algorithm, run.params, ids, key)
-        return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
+        mesh = self.strategy.mesh
+        whole = mesh is None or multi_process.count() > 1  # several processes create their own first
+        return run._replace(table=make(shardings=None if whole else table_placement(jax.eval_shape(make), mesh)))
 
     def rows(self, seed: int, run: engine.RunState, slots: int, checkpoints: Checkpoints) -> ClientTable:
         """Returns the client table of a seed, which also manages windows that are offloaded from the device.

@@ -192,8 +192,7 @@ class SeedRunner:
         if found is None:
             return None, None
         (leaves, saved), table = found, DeviceTable(prepared.setting.num_clients)
-        start = lambda: broadcast_state(prepared.start(seeds[0], table.num_clients), inputs.num_vmapped)
-        fresh = jax.eval_shape(start)
+        fresh = jax.eval_shape(lambda: broadcast_state(prepared.start(seeds[0], table.num_clients), inputs.num_vmapped))
         # Keys in place of their shapes: the checkpoint's are compared with their type.
         keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), inputs.num_vmapped)
         run = from_leaves(leaves, table.checkpoint_form(fresh._replace(key=keys)))

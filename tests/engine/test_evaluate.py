@@ -66,9 +66,7 @@ def test_text_accuracies_leave_out_and_forbid_what_the_data_set_says(name):
     known = data.load(name)
     labels = known.test["y"][:9].copy()
     vocabulary = known.num_classes
-    labels[0, :8] = (
-        [0, 1, 2, 87, 88, vocabulary - 1, 3, 3] if vocabulary == 90 else [0, 1, 2, 5, 6, vocabulary - 1, 3, 3]
-    )
+    labels[0, :8] = [0, 1, 2, *((87, 88) if vocabulary == 90 else (5, 6)), vocabulary - 1, 3, 3]
     # Half of the time the right id is on top, otherwise any; special ids often win where they are not removed.
     logits = RNG.standard_normal((*labels.shape, vocabulary)).astype(np.float32)
     logits[..., [0, 1, 2, vocabulary - 1]] += 1

@@ -52,9 +52,8 @@ def close(a, b):
 
 
 def test_an_empty_cohort_leaves_everything_but_the_observers():
-    choice = "scaffold"
-    p, algorithm = bench(choice)
-    go = functools.partial(one_round, choice, seen=True)
+    p, algorithm = bench("scaffold")
+    go = functools.partial(one_round, "scaffold", seen=True)
     run, _ = go(p.start(algorithm, watcher()), SCHEDULE[0], size=np.int32(3))
     after, metrics = go(run, [-1, -1, -1], size=np.int32(0))
     for part in ("params", "stats", "state", "table"):

@@ -24,18 +24,18 @@ def by_definition(x, w_x, w_h, bias):
     return jnp.stack(rows)
 
 
-def arguments(length=LENGTH, leading=()):
+def arguments(length=LENGTH):
     shapes = (length, BATCH, SIZE), (SIZE, 4 * HIDDEN), (HIDDEN, 4 * HIDDEN), (4 * HIDDEN,)
     keys = jax.random.split(jax.random.key(length), 4)
-    return [jax.random.normal(key, (*leading, *shape)) for key, shape in zip(keys, shapes, strict=True)]
+    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
 
 
-def values_and_gradients(function, towards, mapped=lambda both: both):
+def values_and_gradients(function, towards):
     def both(*arguments):
         h, back = jax.vjp(function, *arguments)
         return h, back(towards)
 
-    return jax.jit(mapped(both), compiler_options=compile_options())
+    return jax.jit(both, compiler_options=compile_options())
 
 
 @pytest.mark.parametrize("length", [1, LENGTH])
@@ -45,16 +45,6 @@ def test_values_and_gradients_are_those_of_the_definition(length):
         values_and_gradients(function, towards)(*arguments(length)) for function in (lstm, by_definition)
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
-
-
-@pytest.mark.slow
-def test_clients_with_weights_of_their_own_are_mapped():
-    towards = jnp.ones((LENGTH, BATCH, HIDDEN))
-    several = arguments(leading=(3,))
-    found = values_and_gradients(lstm, towards, jax.vmap)(*several)
-    for k in range(3):
-        expected = values_and_gradients(by_definition, towards)(*(a[k] for a in several))
-        jax.tree.map(lambda a, b, k=k: np.testing.assert_allclose(a[k], b, rtol=1e-5, atol=1e-5), found, expected)
 
 
 def test_bfloat16_stays_bfloat16():

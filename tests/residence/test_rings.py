@@ -35,16 +35,10 @@ def pushed(run, vector):
     return run._replace(state=delays, observers=watching)
 
 
-def offloaded(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, engine.RunState]:
-    def store(name, layout, slots):
-        if kind == "host":
-            return MemoryStore(layout, slots)
-        return FileStore(root / name, layout, slots, lambda: rounds)
-
-    run = rings.allocate(begin(), ROUNDS)
-    return OffloadedWindows(
-        DeviceTable(1), run, store, lambda values, where: jax.device_put(values), lambda run: None
-    ), run
+def offloaded(kind: str, root) -> tuple[OffloadedWindows, engine.RunState]:
+    run, place = rings.allocate(begin(), ROUNDS), lambda values, where: jax.device_put(values)
+    store = lambda name, *args: MemoryStore(*args) if kind == "host" else FileStore(root / name, *args, list)
+    return OffloadedWindows(DeviceTable(1), run, store, place, lambda run: None), run
 
 
 # The clients of every dispatch: rings do not depend on them.
@@ -61,7 +55,7 @@ def assert_equal(mine: engine.RunState, theirs: engine.RunState) -> None:
 @pytest.mark.parametrize("expected", [True, False])
 def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
     rng = np.random.default_rng(0)
-    residence, run = offloaded(kind, tmp_path, [])
+    residence, run = offloaded(kind, tmp_path)
     whole, counts = begin(), [int(n) for n in rng.integers(1, ROUNDS + 1, 20)]
     for now, following in zip(counts, counts[1:]):
         run, _ = residence.load(run, CLIENTS, now)
@@ -81,7 +75,7 @@ def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
 
 
 def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
-    residence, run = offloaded("host", tmp_path, [])
+    residence, run = offloaded("host", tmp_path)
     run, _ = residence.load(run, CLIENTS, ROUNDS)
     for _ in range(ROUNDS + 1):
         run = pushed(run, jnp.ones(LENGTH))

@@ -23,12 +23,6 @@ def run(devices, *choices):
 
 
 @pytest.mark.slow
-def test_eight_devices():
-    # What there is of state that is split: the server's, the clients' and a ring. Whole, on two devices: test_contract.
-    assert run(8, "adabest", "ghb:tau=2") == ["adabest", "ghb:tau=2"]
-
-
-@pytest.mark.slow
 def test_four_of_eight_devices():
     # Rows of clients that stay whole, and two phases.
     assert run(8, "4/fedhbm", "4/mime") == ["fedhbm", "mime"]

@@ -15,6 +15,8 @@ from fedwin.models.convolution.conv import conv_general_dilated
 from fedwin.models.convolution.pooling import max_pool
 
 _TARGETS = ("conv_general_dilated", "reduce_window_max")
+_OPTIONS: tuple[str, ...] = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
+_OPTIONS += ("feature_group_count", "batch_group_count", "precision", "preferred_element_type")
 
 
 def jaxprs_in(eqn):
@@ -32,12 +34,6 @@ def _has_targets(jaxpr) -> bool:
     return any(
         eqn.primitive.name in _TARGETS or any(_has_targets(inner) for _, inner in jaxprs_in(eqn)) for eqn in jaxpr.eqns
     )
-
-
-def _convolution(lhs, rhs, params):
-    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
-    names += ("feature_group_count", "batch_group_count", "precision", "preferred_element_type")
-    return conv_general_dilated(lhs, rhs, **{name: params[name] for name in names})
 
 
 def _max_pool(x, params):
@@ -89,7 +85,7 @@ def _evaluate(jaxpr, consts, *args):
         name = eqn.primitive.name
         out = None
         if name == "conv_general_dilated":
-            out = _convolution(*values, eqn.params)
+            out = conv_general_dilated(*values, **{option: eqn.params[option] for option in _OPTIONS})
         elif name == "reduce_window_max":
             out = _max_pool(*values, eqn.params)
         elif any(_has_targets(inner) for _, inner in jaxprs_in(eqn)):
