@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import jax
 from absl import flags
 
-from fedwin import multi_process
+from fedwin import jax_config, multi_process
 from fedwin.callbacks.scores import Summary
 from fedwin.errors import UserError, escape
 from fedwin.files import is_locked, locked, parse_json, write_json
@@ -220,5 +219,5 @@ def chosen(values: flags.FlagValues = flags.FLAGS) -> Launcher | None:
         unused.refuse(FLAGS, "with --dry_run or in several processes")
     if values.print_jobs:
         unused.refuse(["launcher"], "with --print_jobs")
-    jax.config.update("jax_platforms", "cpu")
+    jax_config.use_cpu_alone()
     return LAUNCHERS.build(values.launcher) if values.launcher else Launcher()

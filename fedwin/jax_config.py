@@ -1,4 +1,4 @@
-"""JAX's configuration: devices and cache before its backend starts; precision and random numbers of runs."""
+"""JAX's configuration: devices, processes and cache before its backend starts; precision and random numbers of runs."""
 
 import concurrent.futures
 import contextlib
@@ -35,6 +35,11 @@ def use_every_core(most: int = MAX_CPU_DEVICES) -> None:
         pass  # the backend has started: its devices stay as they are
 
 
+def use_cpu_alone() -> None:
+    """Leaves GPUs and TPUs to other processes; call it before the first computation."""
+    jax.config.update("jax_platforms", "cpu")
+
+
 def unused_cores() -> int:
     """Returns the cores of a machine on which jax has one CPU device because nobody asked for more; else 0."""
     asked = os.environ.get("JAX_NUM_CPU_DEVICES") or jax.config.values["jax_num_cpu_devices"] > 0
@@ -53,6 +58,14 @@ def set_collective_timeouts() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     more = [f"--{name}={seconds}" for name, seconds in _TIMEOUTS.items() if name not in flags]
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
+
+
+def set_up_processes() -> None:
+    """Prepares JAX for several processes; call it before they join."""
+    # The service would take SIGTERM from fedwin.runs.signals and exit without saving.
+    jax.config.update("jax_enable_preemption_service", False)
+    # The default on a CPU supports a single process only.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
 
 
 def use_cache(directory: str | os.PathLike) -> None:

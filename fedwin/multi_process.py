@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from fedwin import tree
+from fedwin import jax_config, tree
 from fedwin.errors import UserError
 
 T = TypeVar("T")
@@ -53,10 +53,7 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
         )
     if address is not None and num_processes is not None and process_id is not None:
         _check_arguments(address, num_processes, process_id)
-    # The service would take SIGTERM from fedwin.runs.signals and exit without saving.
-    jax.config.update("jax_enable_preemption_service", False)
-    # The default on a CPU supports a single process only.
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax_config.set_up_processes()
     try:
         jax.distributed.initialize(
             address,

@@ -147,6 +147,8 @@ def scaffold_m(
     Args:
       beta: weight of the client's own gradient; 1 is SCAFFOLD.
 
+    Source: https://arxiv.org/abs/2306.16504.
+
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("scaffold_m:beta=0.5")["model"]

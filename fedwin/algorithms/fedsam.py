@@ -100,6 +100,8 @@ def fedasam(
     Args:
       eta: added to |y|.
 
+    Source: https://arxiv.org/abs/2203.11834.
+
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("fedasam:rho=0.1")

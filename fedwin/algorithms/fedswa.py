@@ -138,6 +138,8 @@ def fedmoswa(
       gamma: weight of the cohort's controls in m; none = 0.2 ('paper') or 0.4 ('code').
       server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').
 
+    Source: https://arxiv.org/abs/2507.20016.
+
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("fedmoswa")

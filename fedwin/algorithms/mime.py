@@ -124,6 +124,8 @@ def mimelite(
     Args:
       beta: momentum, 0.9 is the usual one.
 
+    Source: https://arxiv.org/abs/2008.03606.
+
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("mimelite:beta=0.5")
