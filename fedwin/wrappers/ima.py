@@ -1,6 +1,6 @@
 """Averages of server models, and their learning rates: iterative moving averaging (IMA), stochastic weight averaging.
 
-IMA's window holds aggregates a_t. In the paper's tables, a_t is the new server model (placement='post'), but around an
+IMA's window holds aggregates a_t. In the paper's code, a_t is the new server model (placement='post'), but around an
 adaptive server (FedAdam, FedYogi, FedAdagrad) it is the clients' mean sum_i p_i y_i (placement='pre'): the server
 optimizer steps towards the window's average, and its output is broadcast. 'post' around an adaptive server is a
 different method.
@@ -177,7 +177,7 @@ def ima(
       window: P, models in the average.
       start: fraction of the rounds (0.75) or 0-based round (300).
       placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimizer,
-        whose output is broadcast, as the paper does around FedAdam, FedYogi and FedAdagrad.
+        whose output is broadcast, as the paper's code does around FedAdam, FedYogi and FedAdagrad.
       reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
         'one_round_only' (the released code).
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
