@@ -61,7 +61,6 @@ def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bia
     degenerate={"optimizer": "sgd"},
     down="1",
     up="1",
-    reported="1x",
     server="1 + optimizer",
     asynchronous=True,
     client="0",
