@@ -4,9 +4,12 @@ Client i minimizes the mean of (w x + b - y)^2 / 2 over its examples, by passes 
 last one may be short.
 """
 
+import functools
+
+import jax
 import numpy as np
 
-from fedwin import testing
+from fedwin import core, engine, testing
 
 X = ([1.0, -0.5, 2.0], [0.3, 1.2], [-1.0, 0.4, 0.8, 1.5])
 Y = ([1.0, 0.5, -1.0], [2.0, 2.5], [0.2, -0.7, 1.1, 0.0])
@@ -44,15 +47,43 @@ def descend(model, i, direction=gradient):
     return model
 
 
+def shares(cohort, weighting="samples"):
+    p = SIZES[list(cohort)] if weighting == "samples" else np.ones(len(cohort))
+    return p / p.sum()
+
+
 def fedavg(x, cohort):
-    return sum(SIZES[i] * descend(x, i) for i in cohort) / sum(SIZES[i] for i in cohort)
+    return shares(cohort) @ np.array([descend(x, i) for i in cohort])
 
 
 def vector(params):
     return np.array([params["features"]["kernel"], params["classifier"]["bias"]])
 
 
-def row(table, i, *path):
-    for name in path:
-        table = getattr(table, name)
+def row(table, i):
     return vector({part: {name: leaf[i] for name, leaf in leaves.items()} for part, leaves in table.items()})
+
+
+def found_at(place, run, method, ids):
+    """What a run has at a place such as 'state.control': vectors of parameters, one for each of `ids` if there are."""
+    if place == "evaluated":
+        return vector(engine.read_out(method, {}, run)["model"].params)
+    if place == "personal":
+        own = lambda i: jax.tree.map(lambda leaf: leaf[i], run.table)
+        return [vector(method.client_model(core.Variables(run.params), own(i)).params) for i in ids]
+    part = lambda tree, name: tree[int(name)] if name.isdigit() else getattr(tree, name)
+    tree = functools.reduce(part, place.split("."), run)
+    if isinstance(tree, dict):
+        return [row(tree, i) for i in ids] if ids else vector(tree)
+    return np.asarray(tree)
+
+
+def compare(choice, rule, rtol=1e-9, **options):
+    """Every round of a method; `rule` yields place -> vector, or client -> vector, as numpy computes them."""
+    p = problem(**options)
+    method, rounds = p.build(choice), list(rule)
+    for run, expected in zip(testing.trajectory(p, method, len(rounds)), rounds, strict=True):
+        for place, values in expected.items():
+            ids, values = (list(values), list(values.values())) if isinstance(values, dict) else ((), values)
+            ours = found_at(place, run, method, ids)
+            np.testing.assert_allclose(ours, values, rtol=rtol, atol=1e-12, err_msg=place)

@@ -1,5 +1,7 @@
 """Personal models of Ditto, APFL and pFedMe against plain numpy, and what is evaluated as a client's model."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -8,40 +10,24 @@ from fedwin import core, testing
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms import numpy_clients as plain
 
-ROUNDS = len(plain.SCHEDULE)
+
+def read(x, v):
+    """Clients without a model of their own have the server's."""
+    return {i: x if v[i] is None else v[i] for i in v}
 
 
-def same(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-
-
-def ditto_rounds(lam, first):
-    """Server model and personal models after every round."""
-    x, v, out = plain.START, dict.fromkeys(range(3)), []
+def ditto(lam, first):
+    x, v = plain.START, dict.fromkeys(range(3))
     for cohort in plain.SCHEDULE:
         for i in cohort:
             start = v[i] if v[i] is not None else plain.START if first == "initial" else x
             v[i] = plain.descend(start, i, lambda y, batch: plain.gradient(y, batch) + lam * (y - x))
         x = plain.fedavg(x, cohort)
-        out.append((x, dict(v)))
-    return out
+        yield {"params": x, "table.seen": [v[i] is not None for i in v], "personal": read(x, v)}
 
 
-@pytest.mark.parametrize("lam,first", [(0.7, "received"), pytest.param(0.0, "initial", marks=pytest.mark.slow)])
-def test_ditto_is_the_papers_rule(lam, first, double):
-    p = plain.problem()
-    algorithm = p.build(f"ditto:lam={lam},first={first}")
-    for run, (x, v) in zip(testing.trajectory(p, algorithm, ROUNDS), ditto_rounds(lam, first), strict=True):
-        same(plain.vector(run.params), x)
-        for i in range(3):
-            assert bool(run.table.seen[i]) == (v[i] is not None)
-            personal = algorithm.client_model(core.Variables(run.params), jax.tree.map(lambda a: a[i], run.table))
-            same(plain.vector(personal.params), x if v[i] is None else v[i])
-
-
-def apfl_rounds(alpha, adaptive, first):
-    """Server model, v_i and alpha_i after every round."""
-    x, v, weight, out = plain.START, dict.fromkeys(range(3)), [alpha] * 3, []
+def apfl(alpha, adaptive, first):
+    x, v, weight = plain.START, dict.fromkeys(range(3)), [alpha] * 3
     for cohort in plain.SCHEDULE:
         for i in cohort:
             own = v[i] if v[i] is not None else plain.START if first == "initial" else x
@@ -54,30 +40,13 @@ def apfl_rounds(alpha, adaptive, first):
                     a = min(max(a - plain.LR * slope, 0), 1)
             v[i], weight[i] = own, a
         x = plain.fedavg(x, cohort)
-        out.append((x, dict(v), list(weight)))
-    return out
+        mixed = {i: None if v[i] is None else weight[i] * v[i] + (1 - weight[i]) * x for i in v}
+        yield {"params": x, "table.alpha": np.array(weight), "personal": read(x, mixed)}
+    assert (adaptive == "none") == (weight == [alpha] * 3)
 
 
-@pytest.mark.parametrize(
-    "adaptive,first",
-    [("round", "initial"), ("step", "received"), pytest.param("none", "initial", marks=pytest.mark.slow)],
-)
-def test_apfl_is_the_papers_rule(adaptive, first, double):
-    p = plain.problem()
-    algorithm = p.build(f"apfl:alpha=0.3,adaptive={adaptive},first={first}")
-    runs = testing.trajectory(p, algorithm, ROUNDS)
-    for run, (x, v, weight) in zip(runs, apfl_rounds(0.3, adaptive, first), strict=True):
-        same(plain.vector(run.params), x)
-        same(run.table.alpha, weight)
-        for i in range(3):
-            mixed = algorithm.client_model(core.Variables(run.params), jax.tree.map(lambda a: a[i], run.table))
-            same(plain.vector(mixed.params), x if v[i] is None else weight[i] * v[i] + (1 - weight[i]) * x)
-    assert (adaptive == "none") == (weight == [0.3] * 3)
-
-
-def pfedme_rounds(lam, eta, steps, server_lr):
-    """Server model and personal models after every round."""
-    x, v, out = plain.START, dict.fromkeys(range(3)), []
+def pfedme(lam, eta, steps, server_lr):
+    x, v = plain.START, dict.fromkeys(range(3))
     for cohort in plain.SCHEDULE:
         ends = []
         for i in cohort:
@@ -87,30 +56,25 @@ def pfedme_rounds(lam, eta, steps, server_lr):
                     theta = theta - plain.LR * (plain.gradient(theta, batch) + lam * (theta - w))
                 w = w - eta * lam * (w - theta)
             v[i] = theta
-            ends.append(plain.SIZES[i] * w)
-        x = x + server_lr * (sum(ends) / sum(plain.SIZES[i] for i in cohort) - x)
-        out.append((x, dict(v)))
-    return out
+            ends.append(w)
+        x = x + server_lr * (plain.shares(cohort) @ np.array(ends) - x)
+        yield {"params": x, "personal": read(x, v)}
 
 
-def test_pfedme_is_the_papers_rule(double):
-    p = plain.problem()
-    algorithm = p.build("pfedme:lam=1.5,eta=0.3,steps=3,server_lr=0.8")
-    for run, (x, v) in zip(testing.trajectory(p, algorithm, ROUNDS), pfedme_rounds(1.5, 0.3, 3, 0.8), strict=True):
-        same(plain.vector(run.params), x)
-        for i in range(3):
-            personal = algorithm.client_model(core.Variables(run.params), jax.tree.map(lambda a: a[i], run.table))
-            same(plain.vector(personal.params), x if v[i] is None else v[i])
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+RULES = [
+    ("ditto:lam=0.7,first=received", ditto, (0.7, "received")),
+    slow("ditto:lam=0,first=initial", ditto, (0, "initial")),
+    ("apfl:alpha=0.3,adaptive=round,first=initial", apfl, (0.3, "round", "initial")),
+    ("apfl:alpha=0.3,adaptive=step,first=received", apfl, (0.3, "step", "received")),
+    slow("apfl:alpha=0.3,adaptive=none,first=initial", apfl, (0.3, "none", "initial")),
+    ("pfedme:lam=1.5,eta=0.3,steps=3,server_lr=0.8", pfedme, (1.5, 0.3, 3, 0.8)),
+]
 
 
-def test_pfedmes_model_descends_on_the_moreau_envelope(double):
-    """Of f(x) = a (x - c)^2 / 2, whose envelope has curvature a lam / (a + lam), with theta found exactly."""
-    a, c, lam, eta = 3.0, 9.0, 2.0, 0.25
-    p = testing.quadratic([a], [c], [1.0], steps=4, lr=0.1, schedule=[[0]])
-    run = testing.trajectory(p, p.build(f"pfedme:lam={lam},eta={eta},steps=80"), 1)[-1]
-    before, end = (c + (1.0 - c) * (1 - eta * a * lam / (a + lam)) ** n for n in (3, 4))
-    same(run.params["x"], [end])
-    same(run.table.params["x"][0], [(a * c + lam * before) / (a + lam)])
+@pytest.mark.parametrize("choice, rule, numbers", RULES)
+def test_every_round_is_the_papers_rule(choice, rule, numbers, double):
+    plain.compare(choice, rule(*numbers), rtol=1e-12)
 
 
 @pytest.mark.slow

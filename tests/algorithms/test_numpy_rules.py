@@ -1,0 +1,207 @@
+"""Methods against plain numpy, in every round; rules of fairness and of personal models have modules of their own."""
+
+import functools
+
+import numpy as np
+import optax
+import pytest
+
+from fedwin import sampling, testing
+from fedwin.wrappers import build_all
+from tests.algorithms import numpy_clients as plain
+
+
+def fedavg_m(beta, corrected, server_lr=1.0):
+    """FedAvg-M, and with corrections SCAFFOLD-M."""
+    x, m, c, controls = plain.START, np.zeros(2), np.zeros(2), np.zeros((3, 2))
+    for cohort in plain.SCHEDULE:
+        ys, new, steps = {}, controls.copy(), []
+        for i in cohort:
+            y, gradients = x, []
+            for batch in plain.batches(i):
+                g = plain.gradient(y, batch)
+                gradients.append(g)
+                y = y - plain.LR * (beta * (g + (c - controls[i] if corrected else 0)) + (1 - beta) * m)
+            ys[i], new[i] = y, np.mean(gradients, axis=0)
+            steps.append(len(gradients))
+        p = plain.shares(cohort)
+        delta = sum(w * (ys[i] - x) for w, i in zip(p, cohort))
+        m = -delta / (plain.LR * p @ steps)
+        c = c + sum(new[i] - controls[i] for i in cohort) / 3
+        x, controls = x + server_lr * delta, new
+        of_scaffold = {"state.momentum": m, "state.control": c, "table": dict(enumerate(controls))}
+        yield {"params": x} | (of_scaffold if corrected else {"state": m})
+
+
+def amplified_scaffold(period, gamma, server_lr):
+    """c_i are set for all clients when a period ends; a row of the table is read when its client takes part."""
+    x, c, controls = plain.START, np.zeros(2), np.zeros((3, 2))
+    start, sums, counts = x, np.zeros((3, 2)), np.zeros(3)
+    for t, cohort in enumerate(2 * plain.SCHEDULE):
+        ys = []
+        for i in cohort:
+            y = x
+            for batch in plain.batches(i):
+                g = plain.gradient(y, batch)
+                sums[i] += g
+                counts[i] += 1
+                y = y - plain.LR * (g - controls[i] + c)
+            ys.append(y)
+        x = x + server_lr * (plain.shares(cohort, "uniform") @ np.array(ys) - x)
+        used = controls
+        if (t + 1) % period == 0:
+            x = start + gamma * (x - start)
+            controls = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], controls)
+            start, c, sums, counts = x, controls.mean(0), np.zeros((3, 2)), np.zeros(3)
+        yield {"params": x, "state.control": c, "table.control": {i: used[i] for i in cohort}}
+
+
+def fedexp(eps, weighting, evaluated):
+    x, rates = plain.START, []
+    for cohort in plain.SCHEDULE:
+        deltas = [plain.descend(x, i) - x for i in cohort]
+        p = plain.shares(cohort, weighting)
+        mean = sum(share * delta for share, delta in zip(p, deltas, strict=True))
+        norms = sum(share * delta @ delta for share, delta in zip(p, deltas, strict=True))
+        rates.append(max(1.0, norms / (2 * (mean @ mean + eps))))
+        old, x = x, x + rates[-1] * mean
+        yield {"params": x, "evaluated": (x + old) / 2 if evaluated == "mean" else x}
+    # Some rounds extrapolate and some do not, or the comparison would say little.
+    assert min(rates) == 1 and max(rates) > 1.2
+
+
+def fedgloss(rho, local_rho, ramp, dual, server_lr, beta=4):
+    x, pseudo, sigma, sigmas = plain.START, None, np.zeros(2), np.zeros((3, 2))
+    for t, cohort in enumerate(plain.SCHEDULE):
+        grown = min(t / ramp, 1) if ramp else 1
+        here, there = (0.001 + (r - 0.001) * grown if ramp else r for r in (rho, local_rho))
+        z = x if pseudo is None else x + here * pseudo / np.linalg.norm(pseudo)
+        moved = {}
+        for i in cohort:
+
+            def direction(y, batch):
+                g = plain.gradient(y, batch)
+                g = plain.gradient(y + there * g / np.linalg.norm(g), batch) if there else g
+                return g - sigmas[i] + (y - z) / beta
+
+            moved[i] = plain.descend(z, i, direction) - z
+        for i in cohort:
+            sigmas[i] -= moved[i] / beta
+        sigma = sigma - sum(moved.values()) / (beta * 3 * (len(cohort) if dual == "cohort" else 1))
+        pseudo = -plain.shares(cohort) @ np.array([moved[i] for i in cohort])
+        x = x - server_lr * pseudo - beta * sigma
+        yield {"params": x, "state.s": -beta * sigma, "table": dict(enumerate(-beta * sigmas))}
+
+
+def trained(x, i, rho, peak, control=0.0):
+    """Client i's model after the local steps of FedSWA, and the rates of these steps."""
+    batches = list(plain.batches(i))
+    J, y, rates = len(batches), x, []
+    for j, batch in enumerate(batches):
+        # From peak lr to rho peak lr, which step J would have.
+        rates.append(plain.LR * peak * (1 - j / J) + plain.LR * peak * rho * j / J)
+        y = y - rates[-1] * (plain.gradient(y, batch) + control)
+    return y, rates
+
+
+def fedswa(rho, peak, alpha, weighting):
+    x = plain.START
+    for cohort in plain.SCHEDULE:
+        mean = plain.shares(cohort, weighting) @ np.array([trained(x, i, rho, peak)[0] for i in cohort])
+        x = x + alpha * (mean - x)
+        yield {"params": x}
+
+
+def fedmoswa(rho, gamma, alpha, weighting, code):
+    x, m, c = plain.START, np.zeros(2), np.zeros((3, 2))
+    for t, cohort in enumerate(plain.SCHEDULE):
+        p, ys, sent = plain.shares(cohort, weighting), [], []
+        for i in cohort:
+            y, rates = trained(x, i, rho, 1.0, m - c[i])
+            divisor = len(rates) * plain.LR * (1 + rho) / 2 if code else sum(rates)
+            c[i] = c[i] - m + (x - y) / divisor
+            ys.append(y)
+            sent.append(c[i] - m)
+        x = x + alpha * (p @ np.array(ys) - x)
+        m = m + (1.0 if code and t == 0 else gamma) * (p @ np.array(sent))
+        yield {"params": x, "state": m, "table": dict(enumerate(c.copy()))}
+
+
+def fedvarp(beta, weighting):
+    """FedStale, and with beta = 1 FedVARP, as the papers write them: sums over all clients."""
+    x, memory, v = plain.START, np.zeros((3, 2)), plain.shares(range(3), weighting)
+    for cohort in map(list, plain.SCHEDULE):
+        fresh = np.array([plain.descend(x, i) - x for i in cohort])
+        x = x + plain.shares(cohort, weighting) @ (fresh - beta * memory[cohort]) + beta * (v @ memory)
+        memory[cohort] = fresh
+        yield {"params": x, "table": dict(enumerate(memory.copy()))}
+
+
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+RULES = [
+    ("fedavg_m:beta=0.3,server_lr=0.7", fedavg_m, (0.3, False, 0.7)),
+    ("scaffold_m:beta=0.3", fedavg_m, (0.3, True)),
+    ("amplified_scaffold:weighting=uniform,period=3,gamma=1.3,server_lr=0.8", amplified_scaffold, (3, 1.3, 0.8)),
+    ("fedexp:eps=1e-3,weighting=uniform", fedexp, (1e-3, "uniform", "mean")),
+    ("fedexp:eps=0.03,weighting=samples,eval_model=server", fedexp, (0.03, "samples", "server")),
+    ("fedgloss:rho=0.3,local_rho=0.2,beta=4,ramp=2,server_lr=0.7", fedgloss, (0.3, 0.2, 2, "clients", 0.7)),
+    slow("fedgloss:rho=0.3,local_rho=0,beta=4,ramp=0,dual=cohort,server_lr=1", fedgloss, (0.3, 0, 0, "cohort", 1)),
+    ("fedswa:weighting=uniform", fedswa, (0.1, 1, 1.5, "uniform")),
+    ("fedswa:form=code,rho=0.2", fedswa, (0.2, 2, 1, "samples")),
+    ("fedmoswa:weighting=uniform", fedmoswa, (0.1, 0.2, 1.5, "uniform", False)),
+    ("fedmoswa:form=code", fedmoswa, (0, 0.4, 1, "samples", True)),
+    ("fedvarp:weighting=uniform", fedvarp, (1, "uniform")),
+    ("fedstale:beta=0.3,weighting=samples", fedvarp, (0.3, "samples")),
+]
+
+
+@pytest.mark.parametrize("choice, rule, numbers", RULES)
+def test_every_round_is_the_papers_rule(choice, rule, numbers, double):
+    plain.compare(choice, rule(*numbers))
+
+
+def test_the_default_period_is_a_cycle_of_groups():
+    sampler = sampling.make_sampler("cyclic", sampling.Population(5, 3, 4, (0,), None))  # groups of 2 and 3 clients
+    p = testing.quadratic([1.0] * 5, range(5), [9.0], steps=1, lr=0.1, schedule=((0, 1), (2, 3, 4)))
+    p = p._replace(setting=p.setting._replace(sampling=sampler))
+    default, two = (testing.trajectory(p, p.build(f"amplified_scaffold{more}"), 3) for more in ("", ":period=2"))
+    assert default[-1].params == two[-1].params
+
+
+def test_a_period_starts_from_the_model_that_a_wrapper_made(double):
+    p = plain.problem()
+    averaged = p.build(
+        "amplified_scaffold:period=2,gamma=2", *build_all(["ima:window=3,start=2,schedule=none"], p.setting)
+    )
+    runs = testing.trajectory(p, averaged, 6)
+    for before, run in zip(runs[1::2], runs[2::2]):
+        np.testing.assert_array_equal(plain.vector(run.state.inner.start), plain.vector(before.params))
+
+
+def test_a_period_ends_in_a_round_without_clients(double):
+    p = plain.problem()
+    algorithm = p.build("amplified_scaffold:period=2,gamma=2")
+    assert algorithm.steps_without_clients
+    run = testing.trajectory(p, algorithm, 1)[-1]
+    nobody = testing.trajectory(p._replace(schedule=((0, 1), ())), algorithm, 2)[-1]
+    np.testing.assert_allclose(plain.vector(nobody.params), 2 * plain.vector(run.params) - plain.START, rtol=1e-12)
+    np.testing.assert_array_equal(plain.vector(nobody.state.control), plain.vector(run.state.next_control))
+
+
+def test_steps_that_cancel_are_finite():
+    p = testing.quadratic([1.0, 1.0], [[2.0], [-2.0]], [0.0], steps=1, lr=0.5, schedule=[[0, 1]])
+    run = testing.trajectory(p, p.build("fedexp:eps=0.5"), 2)[-1]
+    np.testing.assert_array_equal(run.params["x"], [0.0])
+
+
+def test_with_momentum_the_rate_shortens_the_whole_step(double):
+    """PyTorch's SGD: v <- rho v + (g + lambda y), y <- y - eta_j v."""
+    p = plain.problem(optimizer=optax.sgd(1.0, 0.9), weight_decay=0.1)
+    y, v = plain.START, np.zeros(2)
+    batches = list(plain.batches(2))
+    for j, batch in enumerate(batches):
+        v = 0.9 * v + plain.gradient(y, batch) + 0.1 * y
+        y = y - plain.LR * (1 - 0.9 * j / len(batches)) * v
+    p = p._replace(schedule=((2,),))
+    (run,) = testing.trajectory(p, p.build("fedswa:server_lr=1"), 1)
+    np.testing.assert_allclose(plain.vector(run.params), y, rtol=1e-9)
