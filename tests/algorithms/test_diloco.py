@@ -114,10 +114,7 @@ CASES = [
     (SOME, f",fragments=2{ADAM}", Adam, 2, {}),
     (SOME, "", Nesterov, 2, OVERLAP),
     (ALL, "", Nesterov, 1, dict(mixing=0.4)),
-    pytest.param(ALL, "", Nesterov, 1, {}, marks=pytest.mark.slow),
     pytest.param(SOME, ADAM, Adam, 1, {}, marks=pytest.mark.slow),
-    pytest.param(ALL, ",fragments=2", Nesterov, 2, {}, marks=pytest.mark.slow),
-    pytest.param(SOME, ",fragments=2", Nesterov, 2, {}, marks=pytest.mark.slow),
     pytest.param(ALL, ADAM, Adam, 1, OVERLAP, marks=pytest.mark.slow),
 ]
 
@@ -179,14 +176,6 @@ def test_fragments_cut_the_bytes_if_every_worker_takes_part():
         p = problem(schedule)
         counted = communication(p.build("diloco:fragments=2"), p.variables.params, p.store, p.n_max)
         assert counted == (down, 4)
-
-
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("fragments", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_workers_that_were_absent_have_no_overlap(fragments):
-    p = problem(((0,), (1,), (2,)))
-    plain, late = (trajectory(p, f"diloco:fragments={fragments}{more}")[-1] for more in ("", ",delay=3,mixing=0.5"))
-    np.testing.assert_allclose(clients.vector(late.params), clients.vector(plain.params), rtol=1e-13)
 
 
 def test_a_fragment_is_used_within_the_next_round():
