@@ -98,26 +98,6 @@ def test_it_resumes_with_the_same_pretrained_model_alone(pretrained, tuned, tmp_
         (tmp_path / "2").rename(theirs / "2")
 
 
-@pytest.mark.slow
-def test_a_fork_continues_with_the_same_pretrained_model(tuned, tmp_path):
-    directory, mine = tuned
-    fork = placed(mine, tmp_path / "fork", fork_from=f"{directory}@1")
-    fedwin.run(fork, quiet=True)
-    found, expected = leaves(tmp_path / "fork", 2), leaves(directory, 2)
-    for name in ("params.dense1.kernel.a", "params.dense1.kernel.b"):
-        np.testing.assert_array_equal(found[name], expected[name])
-
-
-@pytest.mark.slow
-def test_the_classifier_may_be_trained_in_full(pretrained):
-    shared = dict(lora="rank=1,full=classifier")
-    both = [dataclasses.replace(SMALL, init_from=f"{pretrained}@2{part}", **shared) for part in ("", ":part=features")]
-    kept, fresh = (prepare(config).start(3, 1).params["classifier"]["kernel"] for config in both)
-    theirs = leaves(pretrained, 2)["params.classifier.kernel"]
-    np.testing.assert_array_equal(kept, theirs)
-    assert not np.array_equal(fresh, theirs)
-
-
 @pytest.mark.parametrize(
     "changes, words",
     [
