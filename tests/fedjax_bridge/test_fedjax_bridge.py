@@ -31,26 +31,6 @@ def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
     return algorithm
 
 
-def test_a_fedjax_program_learns():
-    data, network = problem.federated_data(clients=30), problem.model()
-    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
-    sampler = problem.sampler(data, 10)
-    state = fed.init(problem.initial(network))
-    batches = list(fedjax.padded_batch_federated_data(data, batch_size=64))
-    before = fedjax.evaluate_model(network, state.params, batches)["accuracy"]
-    losses_seen = []
-    for _ in range(12):
-        clients = sampler.sample()
-        state, diagnostics = fed.apply(state, clients)
-        assert set(diagnostics) == {id for id, _, _ in clients}
-        losses_seen.append(np.mean([d["loss"] for d in diagnostics.values()]))
-        assert all(d["delta_l2_norm"] > 0 for d in diagnostics.values())
-    after = fedjax.evaluate_model(network, state.params, batches)["accuracy"]
-    assert after > max(0.75, before + 0.1)
-    assert losses_seen[-1] < losses_seen[0]
-    assert len(fed.apply.traces) == 1
-
-
 def paddings(needs, **promised) -> int:
     """How many different paddings a sequence of cohorts (clients, largest, total) gets."""
     capacity = Capacity(promised.get("max_clients"), promised.get("largest"), promised.get("total"))
