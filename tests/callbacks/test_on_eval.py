@@ -87,26 +87,3 @@ def test_on_eval_is_a_function_or_a_callback(tmp_path):
         words = ["on_eval=", " is not a function; give a function (round, seed, read_outs"]
         refused(words, fedwin.run, placed(SMALL, tmp_path / "run"), quiet=True, on_eval=on_eval)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop_at", [7, 100])
-def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path, plain, stop_at):
-    """A run that is killed between an evaluation and the checkpoint of the stop computes both again."""
-    path = tmp_path / "run"
-
-    class Killed(BaseException):
-        pass
-
-    def kill(round, seed, read_outs):
-        if round == 9:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fedwin.run(placed(SMALL, path), quiet=True, on_eval=kill)
-    recorder = Recorder({0: stop_at})
-    summary = fedwin.run(placed(SMALL, path), quiet=True, on_eval=recorder)
-    assert recorder.earlier == {0: [0, 3]}  # the newest checkpoint is that of round 5
-    assert [round for round, *_ in recorder.seen] == ([6, 9] if stop_at == 7 else [6, 9, 10, 11, 12])
-    assert summary["seeds"][0].get("stopped_at") == (9 if stop_at == 7 else None)
-    assert lines(path) == [line for line in lines(plain[0], 0) if line["round"] <= (9 if stop_at == 7 else 12)]

@@ -87,17 +87,6 @@ def test_methods_with_one_seed_are_paired(tmp_path):
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
-@pytest.mark.slow
-def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path, capfd):
-    directory, _ = finished
-    run_in(SMALL, tmp_path / "bare", observe=[], eval_every=12, final_evals=0, eval_examples=50)
-    assert capfd.readouterr() == ("", "")
-    for name, value in final(tmp_path / "bare").items():
-        np.testing.assert_array_equal(value, final(directory)[name])
-    accuracy = lines(tmp_path / "bare")[-1]["model"]["accuracy"]
-    assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
-
-
 def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
     refused(r"--client_lr=0.1, not 0.2", fedwin.run, placed(SMALL, directory, client_lr=0.2), quiet=True)

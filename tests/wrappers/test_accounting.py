@@ -62,29 +62,15 @@ def test_the_package_is_asked_for_before_the_run(monkeypatch, tmp_path):
         accounting._package.cache_clear()
 
 
-def config_of(directory, **fields):
-    dp = "dp:clip=0.5,noise=1,accountant=pld"
-    settings = dict(num_rounds=6, eval_every=2, final_evals=1, checkpoint_every=2, rounds_per_dispatch=2)
-    settings |= dict(sampling="poisson:rate=0.1", weighting="uniform", wrap=[dp], model="digits_mlp")
-    return fedwin.Config(out_dir=str(directory), **(settings | fields))
-
-
 @needs_package
 @pytest.mark.slow
 def test_a_run_reports_epsilon_with_every_evaluation_and_in_the_summary(tmp_path):
-    summary = fedwin.run(config_of(tmp_path / "a"), quiet=True)
+    settings = dict(num_rounds=6, eval_every=2, final_evals=1, weighting="uniform", model="digits_mlp")
+    settings |= dict(sampling="poisson:rate=0.1", wrap=["dp:clip=0.5,noise=1,accountant=pld"])
+    summary = fedwin.run(fedwin.Config(**settings, out_dir=str(tmp_path / "a")), quiet=True)
     privacy = Privacy(1.0, "add_remove", 100, 10.0, 1e-5, "pld")
     assert [line["epsilon"] for line in lines(tmp_path / "a")] == [privacy.epsilon(r) for r in (0, 2, 4, 6)]
     reported = summary["privacy"]
     assert reported["epsilon"]["pld"] == privacy.epsilon(6) < reported["epsilon"]["rdp"]
     assert (reported["delta"], reported["rounds"], reported["rate"]) == (1e-5, 6, 0.1)
     assert json.loads((tmp_path / "a" / "summary.json").read_text())["privacy"] == reported
-
-
-@needs_package
-@pytest.mark.slow
-def test_forks_of_private_runs_account_for_all_rounds(tmp_path):
-    whole = fedwin.run(config_of(tmp_path / "a"), quiet=True)
-    fork = fedwin.run(config_of(tmp_path / "b", fork_from=f"{tmp_path / 'a'}@4"), quiet=True)
-    assert fork["privacy"] == whole["privacy"]
-    assert lines(tmp_path / "b")[-1]["model"] == lines(tmp_path / "a")[-1]["model"]
