@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from fedwin.core import Variables
-from tests.analysis.common import DATA, RANDOM, array, bitwise, bowl, network
+from tests.analysis.common import DATA, array, bitwise, bowl, network
 
 
 def test_golden_g12_plane(same):
@@ -48,16 +47,6 @@ def test_a_plane_goes_through_its_models(scale):
     assert mean.residual < rounding
     a, b, _ = analysis.place(plane, analysis.point(plane, 0.3 * plane.a2, -0.7 * plane.b3))
     np.testing.assert_allclose([a, b], [0.3 * plane.a2, -0.7 * plane.b3], atol=rounding)
-
-
-def test_a_model_off_the_plane_knows_its_distance():
-    plane = analysis.plane(*(network(i) for i in range(3)))
-    normal = RANDOM(3).standard_normal(plane.u.size)
-    normal -= (normal @ plane.u) * plane.u + (normal @ plane.v) * plane.v
-    params = plane.origin + 2 * plane.u - 3 * plane.v + 5 * normal / np.linalg.norm(normal)
-    # Leaves are in the order of jax: bias before kernel.
-    model = Variables({"bias": params[:4], "kernel": params[4:].reshape(3, 4)}, {"mean": np.zeros(4)})
-    np.testing.assert_allclose(analysis.place(plane, model), [2, -3, 5], rtol=1e-10)
 
 
 def test_the_grid_surrounds_the_models():

@@ -8,7 +8,7 @@ import pytest
 from fedwin import core, data, losses, testing
 from fedwin.data.changes import KEY, LEVEL, RUN, Changes
 from fedwin.data.long_tail import long_tail
-from fedwin.data.shifts import DRIFTS, SHIFTS, rotated
+from fedwin.data.shifts import DRIFTS, SHIFTS
 from fedwin.errors import UserError
 from fedwin.testing.problems import KEY as RUN_KEY
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
@@ -61,11 +61,6 @@ def test_a_shift_is_that_of_numpy(name, level):
     np.testing.assert_allclose(found, EXPECTED[name](images, level, CLIENT_KEY, positions), atol=2e-6)
     if not level:
         np.testing.assert_array_equal(found, images)
-
-
-def test_a_quarter_turn_is_exact():
-    images = np.random.default_rng(1).random((2, 5, 5, 3)).astype(np.float32)
-    np.testing.assert_allclose(rotated(jnp.asarray(images), 90.0), np.rot90(images, axes=(1, 2)), atol=1e-5)
 
 
 def test_levels_are_drawn_from_the_seed_or_rise():
