@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import pathlib
+import sys
 import tempfile
 
 import jax
@@ -11,6 +12,7 @@ import jaxlib.version
 import pytest
 
 from fedwin import engine, jax_config
+from fedwin.plugins import REGISTRIES
 
 jax_config.set_collective_timeouts()
 # Convolutions are XLA's, so that the tests compute the same on every machine and compile nothing but programs.
@@ -83,6 +85,19 @@ def optimizations(request):
         jax.config.update("jax_disable_most_optimizations", False)
         yield
     jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """What a test registers, imports from its folder or adds to the path is forgotten after it."""
+    known, modules = [set(registry) for registry in REGISTRIES.values()], set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    own = [r.pop(name) for r, names in zip(REGISTRIES.values(), known) for name in r.keys() - names]
+    registering = {getattr(builder, "__module__", "") for builder in own}
+    for name in sys.modules.keys() - modules:
+        if name in registering or "pytest-" in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -14,19 +14,6 @@ from tests.refusals import refused
 CODE = "from fedwin import LOSSES\n\n\n@LOSSES.register('{name}')\ndef {name}(model):\n    '''A loss.'''\n"
 
 
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """Registries, modules and paths are as they were after each test."""
-    losses, modules = dict(LOSSES), set(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    for name in LOSSES.keys() - losses.keys():
-        del LOSSES[name]
-    for name in set(sys.modules) - modules:
-        if getattr(sys.modules[name], "__file__", None) and "pytest" in str(sys.modules[name].__file__):
-            del sys.modules[name]
-
-
 def test_a_file_is_loaded_once(tmp_path):
     path = tmp_path / "own_loss.py"
     path.write_text(CODE.format(name="own_loss"))

@@ -75,20 +75,14 @@ def test_the_plain_table_has_a_line_for_every_method_and_details_explain_every_h
             assert paper.title in said and paper.link in said
 
 
-@pytest.fixture
-def mine():
-    """A user's algorithm, registered by the call form alone."""
+def test_a_users_algorithm_is_listed_and_cited():
+    """Registered by the call form alone."""
 
     def mine(setting, solve, *, beta=0.5):
         """Half of FedAvg."""
         return ALGORITHMS["fedavg"](setting, solve, server_lr=beta)
 
     ALGORITHMS.register("mine", mine)
-    yield mine
-    del ALGORITHMS["mine"]
-
-
-def test_a_users_algorithm_is_listed_and_cited(mine):
     assert "| mine | Half of FedAvg | beta=0.5 | new | ? / ? | - | ? / ? | - |" in ALGORITHMS.table()
     assert "\nmine " in ALGORITHMS.table("plain")
     assert citations.citation("mine") == "% mine was registered without a paper."

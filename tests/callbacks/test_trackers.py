@@ -48,8 +48,7 @@ def wandb(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     importlib.invalidate_caches()
-    yield importlib.import_module("wandb")
-    sys.modules.pop("wandb", None)
+    return importlib.import_module("wandb")
 
 
 def line(round, seed=0, accuracy=0.5):

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 
 import pytest
 
@@ -34,7 +33,7 @@ def test_citation_reads_intact_configurations_only(runs):
 
 
 @pytest.fixture
-def foreign(runs, monkeypatch):
+def foreign(runs):
     """A run whose config.json names a file of code."""
     path = runs / "run" / "config.json"
     contents = json.loads(path.read_text())
@@ -42,9 +41,7 @@ def foreign(runs, monkeypatch):
     path.write_text(json.dumps(contents))
     (runs / "run" / "SHA256SUMS").unlink()
     (runs / "foreign_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield runs
-    sys.modules.pop("foreign_code", None)
+    return runs
 
 
 @pytest.mark.parametrize("line", ["citation run", "figure labels run"])

@@ -57,11 +57,8 @@ def test_the_own_algorithm_is_short_and_passes_the_contract_suite(monkeypatch):
     assert len(code.splitlines()) <= 40
     checked = []
     monkeypatch.setattr(testing, "check_algorithm", checked.append)
-    try:
-        exec(compile(code, "my_methods.py", "exec"), {"__name__": "__main__"})
-        assert checked == [ALGORITHMS["fedema"]]
-    finally:
-        ALGORITHMS.pop("fedema")
+    exec(compile(code, "my_methods.py", "exec"), {"__name__": "__main__"})
+    assert checked == [ALGORITHMS["fedema"]]
     problem = testing.classification(shuffle=False)
     testing.check_user_errors(checked[0], problem)
     bench = testing.Bench(checked[0], problem)

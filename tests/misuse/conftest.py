@@ -2,11 +2,9 @@
 
 import pathlib
 import shutil
-import sys
 
 import pytest
 
-from fedwin import plugins
 from tests.misuse import calls, odd_files
 
 
@@ -24,15 +22,6 @@ def refused(odd, monkeypatch):
     calls.no_run_begins(monkeypatch)
     monkeypatch.chdir(odd)
     monkeypatch.setenv("FEDWIN_CACHE_DIR", str(odd / "cache"))
-    registries = [dict(registry) for registry in plugins.REGISTRIES.values()]
-    modules, path = set(sys.modules), list(sys.path)
     yield lambda said, *arguments: calls.refused(odd, said, *arguments)
-    for name in set(sys.modules) - modules:
-        if str(odd) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
-    sys.path[:] = path
-    for registry, before in zip(plugins.REGISTRIES.values(), registries):
-        for name in registry.keys() - before.keys():
-            del registry[name]
     for name in ("run", "runs"):
         shutil.rmtree(odd / name, ignore_errors=True)

@@ -90,4 +90,3 @@ def test_a_run_refuses_its_model_before_it_begins():
     models.MODELS.register("without_dtype", lambda input_shape, num_classes: hand_made())
     refused("has no dtype; omit --precision", prepare, Config(model="without_dtype", precision="bfloat16"), dataset)
     refused("dtype is given twice", prepare, Config(model="cnn:dtype=float32", precision="bfloat16"), dataset)
-    models.MODELS.pop("without_dtype")

@@ -226,11 +226,7 @@ def test_what_can_not_be_evaluated_is_refused(changes, words, tmp_path):
     adapt = {"odd": lambda model, client: model.params, "failing": lambda model, client: 1 / 0}
     for name, function in adapt.items():
         PERSONALIZERS.register(name, lambda setting, solve, name=name, f=function: Personalizer(name, f))
-    try:
-        refused(words, fedwin.check, placed(DIGITS, tmp_path / "run", **changes))
-    finally:
-        for name in adapt:
-            PERSONALIZERS.pop(name)
+    refused(words, fedwin.check, placed(DIGITS, tmp_path / "run", **changes))
 
 
 @pytest.mark.parametrize("every, rounds", [(0, [10]), (4, [4, 8, 10]), (5, [5, 10])])

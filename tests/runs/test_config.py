@@ -105,11 +105,8 @@ def test_equal_numbers_have_one_type():
 def test_a_method_that_draws_from_the_setting_is_refused(tmp_path):
     """All seeds share one program: they would get the noise of the first one."""
     ALGORITHMS.register("noisy", lambda setting, solve: jax.random.normal(setting.key))
-    try:
-        config = placed(BASE, tmp_path / "run", algorithm="noisy")
-        refused(r"setting\.key.*init\(params, key\)", fedwin.run, config, quiet=True)
-    finally:
-        ALGORITHMS.pop("noisy")
+    config = placed(BASE, tmp_path / "run", algorithm="noisy")
+    refused(r"setting\.key.*init\(params, key\)", fedwin.run, config, quiet=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -119,8 +116,5 @@ def test_seeds_whose_partitions_differ_in_clients_are_refused_in_one_line():
         return Partition.from_lists(np.arange(60).reshape(6 + 4 * seed, -1))
 
     config = dataclasses.replace(BASE, seeds=[0, 1], partition="by_seed")
-    try:
-        refused("6 with seed 0, 10 with seed 1.*--partition_seed", prepare, config)
-        assert prepare(dataclasses.replace(config, partition_seed=1)).setting.num_clients == 10
-    finally:
-        PARTITIONS.pop("by_seed")
+    refused("6 with seed 0, 10 with seed 1.*--partition_seed", prepare, config)
+    assert prepare(dataclasses.replace(config, partition_seed=1)).setting.num_clients == 10

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import sys
 
 import jax
 import numpy as np
@@ -112,9 +111,7 @@ def with_import(copied, tmp_path, monkeypatch):
     contents["config"]["imports"] = ["somebodys_code.py"]
     (tmp_path / "run" / "config.json").write_text(json.dumps(contents))
     (tmp_path / "run" / "SHA256SUMS").unlink()
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path / "run"
-    sys.modules.pop("somebodys_code", None)
+    return tmp_path / "run"
 
 
 def test_a_directory_imports_nothing_unless_the_user_names_it(with_import):

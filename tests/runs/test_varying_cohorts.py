@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin.errors import UserError
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_outcome, assert_same_to_rounding, interrupted
@@ -111,8 +110,8 @@ def test_a_fork_counts_the_rounds_that_it_continues(whole, tmp_path):
 
 
 def test_two_sizes_of_a_round_are_refused(tmp_path):
-    with pytest.raises(UserError, match="sampling=poisson:rate=0.5, 10 clients on average, both set"):
-        fedwin.check(dataclasses.replace(SMALL, sampling="poisson:rate=0.5"))
+    half = dataclasses.replace(SMALL, sampling="poisson:rate=0.5")
+    refused("sampling=poisson:rate=0.5, 10 clients on average, both set", fedwin.check, half)
     fedwin.check(dataclasses.replace(SMALL, sampling="poisson:rate=0.1"))
     prepared = prepare(dataclasses.replace(SMALL, sampling="poisson:rate=0.3", clients_per_round=10))
     assert prepared.setting.clients_per_round == 6 and prepared.setting.participation == pytest.approx(0.3 * 0.6)
@@ -125,8 +124,5 @@ def test_a_sampler_that_announces_too_few_is_refused(tmp_path):
         return fedwin.sampling.Sampler(draw, population.num_clients, 2, 1, 2)
 
     fedwin.SAMPLERS.register("liar", liar)
-    try:
-        with pytest.raises(UserError, match="round 3 has 3 clients, and its sampler announces 1 to 2"):
-            run_in(SMALL, tmp_path / "run", sampling="liar", dropout=0.0)
-    finally:
-        fedwin.SAMPLERS.pop("liar")
+    said = "round 3 has 3 clients, and its sampler announces 1 to 2"
+    refused(said, run_in, SMALL, tmp_path / "run", sampling="liar", dropout=0.0)

@@ -229,17 +229,8 @@ def test_the_hash_is_that_of_integers():
         assert sampling.uniforms(seed, tag, round, client)[0] == (expected >> 11) / 2**53
 
 
-@pytest.fixture
-def mine():
-    def register(builder):
-        return SAMPLERS.register("mine", builder)
-
-    yield register
-    SAMPLERS.pop("mine", None)
-
-
-def test_a_users_function_of_seed_and_round_is_a_sampler(mine):
-    @mine
+def test_a_users_function_of_seed_and_round_is_a_sampler():
+    @SAMPLERS.register("mine")
     def even(population):
         """Even clients."""
         return lambda seed, round: np.arange(0, population.num_clients, 2)[: round + 1]
@@ -263,8 +254,8 @@ def weighing(factors):
         (weighing(np.array([1, np.nan])), "its importance must be 2 finite numbers"),
     ],
 )
-def test_a_users_wrong_draw_is_one_line(mine, draw, message):
-    mine(lambda population: draw)
+def test_a_users_wrong_draw_is_one_line(draw, message):
+    SAMPLERS.register("mine", lambda population: draw)
     refused(message, make_sampler("mine", POPULATION).cohort, 0, 2)
 
 

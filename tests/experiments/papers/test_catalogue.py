@@ -1,7 +1,5 @@
 """Catalogue of tables and figures: every run is valid at every scale, and equal runs are shared."""
 
-import sys
-
 import pytest
 
 from experiments.papers import claims
@@ -9,7 +7,6 @@ from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Analysis, Item, data_title
 from experiments.papers.scales import SCALES
 from fedwin import plugins
-from fedwin.algorithms import ALGORITHMS
 from fedwin.data import DATASETS
 from fedwin.runs.choices import check_choices
 from fedwin.wrappers import WRAPPERS
@@ -43,24 +40,12 @@ def test_every_figure_is_there():
             assert any(name == stem or name[:-1] == stem and name[-1].isalpha() for name in names), stem
 
 
-@pytest.fixture
-def plug_ins():
-    """What plug-ins register is forgotten afterwards."""
-    algorithms, modules = set(ALGORITHMS), set(sys.modules)
-    yield plugins.load
-    for name in set(ALGORITHMS) - algorithms:
-        del ALGORITHMS[name]
-    for name in set(sys.modules) - modules:
-        if ".plugins." in name:
-            del sys.modules[name]
-
-
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_run_can_be_configured(scale, plug_ins):
+def test_every_run_can_be_configured(scale):
     # Items share runs: each is checked once, and each plug-in loaded once.
     runs = {run.key: (name, run) for name in RUNNABLE for run in runs_of(item(name), scale)}
     configs = [(name, run.config()) for name, run in runs.values()]
-    plug_ins(sorted({text for _, config in configs for text in config.imports}))
+    plugins.load(sorted({text for _, config in configs for text in config.imports}))
     for name, config in configs:
         config.check()
         check_choices(config)
