@@ -17,13 +17,10 @@ FILES: dict[str, str | bytes] = {
     "latin.flags": b"--num_rounds=3\n# \xe9\xff\n",
     "folder/config.json/x": "",
     "fieldless/config.json": '{"format": 1, "config": {"algorithm": "fedavg"}}',
-    "future/config.json": '{"format": 99}',
     "own/leaves.py": "import sys\nsys.exit(3)\n",
-    "own/clash.py": "import fedwin\n\n\n@fedwin.ALGORITHMS.register('fedavg')\ndef mine(setting, solve):\n    pass\n",
     "own/number.py": SLIP.format(name="number", returned="3"),
     "own/divides.py": SLIP.format(name="divides", returned="1 / 0"),
     "columns.csv": "a,b\n1,2\n",
-    "rows.csv": "user_id,image_id,class\n0,999999,1\n",
 }
 
 

@@ -5,8 +5,6 @@ import types
 import fedjax
 import flax.linen as nn
 import haiku as hk
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,13 +18,11 @@ BASE = dict(dataset="digits", model="digits_mlp", num_clients=20, clients_per_ro
 
 
 class Network(nn.Module):
-    """A flax module of so many outputs."""
-
-    outputs: int = 10
+    """A flax module of ten outputs."""
 
     @nn.compact
     def __call__(self, x):
-        return nn.Dense(self.outputs)(x.reshape(len(x), -1))
+        return nn.Dense(10)(x.reshape(len(x), -1))
 
 
 HAIKU = hk.transform(lambda batch: hk.Linear(10)(hk.Flatten()(batch["x"])))
@@ -41,8 +37,6 @@ OBJECTS = [
     (dict(dataset={"x": X, "y": Y}), "dataset is a dict | data.from_arrays"),
     (dict(dataset="digits"), "dataset is a str | Config(dataset=...)"),
     (dict(dataset=fedjax.InMemoryFederatedData({b"a": {"x": X, "y": Y}})), "dataset | data.from_fedjax"),
-    (dict(model=models.from_flax(Network(5), (8, 8, 1))), "'Network' | 5 outputs | 10 classes"),
-    (dict(model=models.from_flax(Network(), (9, 9, 1))), "'Network' | (8, 8, 1)"),
 ]
 
 
@@ -59,8 +53,6 @@ def is_refused(call, said: str) -> None:
     assert len(refused(said.split(" | "), call)) < 1000
 
 
-NAN = X.copy()
-NAN[3] = np.nan
 DIGITS = data.load("digits")
 
 
@@ -68,72 +60,37 @@ def arrays(train_x=X, train_y=Y, test_x=X, test_y=Y, **options):
     return lambda: data.from_arrays(train_x, train_y, test_x, test_y, **options)
 
 
-def federated(*clients):
-    """Returns a call of from_fedjax on clients of these features."""
-    held = fedjax.InMemoryFederatedData({b"%d" % k: features for k, features in enumerate(clients)})
-    return lambda: data.from_fedjax(held, held)
-
-
-class Product(nn.Module):
-    """A module that takes no examples."""
-
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(10)(x) @ jnp.zeros((3, 3))
-
-
 MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
 BATCHES = fedjax.ShuffleRepeatBatchHParams
 
 
-def bridge(algorithm="fedavg", **options):
+def bridge(**options):
     usual = dict(model=MODEL, batch_hparams=BATCHES(batch_size=4, num_epochs=1), client_lr=0.1)
-    return lambda: fedwin.as_fedjax(algorithm, **(usual | options))
-
-
-def applied(clients, state=True):
-    """Returns a call of apply."""
-
-    def call():
-        found = bridge()()
-        begun = found.init(MODEL.init(jax.random.PRNGKey(0))) if state else None
-        return found.apply(begun, clients)
-
-    return call
+    return lambda: fedwin.as_fedjax("fedavg", **(usual | options))
 
 
 CASES = {
     "labels too few": (arrays(train_y=Y[:5]), "train | differ in length"),
     "no training example": (arrays(X[:0], Y[:0]), "no training example"),
-    "NaN": (arrays(NAN), "train, record 3 | NaN"),
-    "float labels": (arrays(train_y=Y * 1.0), "labels are float64 | whole numbers"),
     "ragged": (arrays([[1, 2], [3]]), "same shape"),
     "unscaled images": (arrays(X.astype(np.int64), test_x=X.astype(np.int64)), "images are int64 | uint8"),
-    "fedjax without y": (federated({"x": X}), "features | y"),
-    "fedjax empty client": (federated({"x": X, "y": Y}, {"x": X[:0], "y": Y[:0]}), "no "),
-    "partition over -1 clients": (lambda: data.make_partition(DIGITS, "iid", -1, 0), "num_clients | -1"),
+    "fedjax without y": (
+        lambda: data.from_fedjax(*2 * [fedjax.InMemoryFederatedData({b"a": {"x": X}})]),
+        "features | y",
+    ),
     "load None": (lambda: data.load(None), "dataset=None | text"),
-    "a tail of nan": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=np.nan), "imbalance=nan | >= 1"),
     "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
-    "split 1.5": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 1.5, 0), "val_fraction=1.5"),
     "split by None": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 0.1, None), "seed=None"),
     "a list of series": (lambda: data.from_series([[1.0, 2.0, 3.0]], window=1), "series is a list | give a dict"),
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
     "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
-    "flax too strict": (lambda: models.from_flax(Product(), (8, 8, 1)), "Product does not take examples"),
-    "flax path": (lambda: models.from_flax(Network(), (8, 8, 1), classifier_path=("x",)), "classifier_path=('x',)"),
-    "flax dtype": (lambda: models.from_flax(Network(), (8, 8, 1), dtype="int8"), "dtype=int8"),
     "haiku array": (lambda: models.from_haiku(HAIKU, X), "sample_batch must be a dict"),
-    "haiku without key": (lambda: models.from_haiku(hk.without_apply_rng(HAIKU), {"x": X}), "without_apply_rng"),
-    "unknown name": (bridge("fedavgg"), "'fedavgg' | 'fedavg'"),
     "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
     "fedjax optimizer": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
     "wrap text": (bridge(wrap="ima"), "wrap='ima' | list"),
     "observers list": (bridge(observers=["ema"]), "observers must be a dict"),
     "init without params": (lambda: bridge()().init(None), "init takes the model's parameters"),
-    "no cohort": (applied([]), "no client of this round has an example"),
-    "no state": (applied([(b"a", fedjax.ClientDataset({"x": X, "y": Y}), 0)], state=False), "state that init returns"),
-    "load from nowhere": (lambda: fedwin.load("gone"), "gone"),
+    "no state": (lambda: bridge()().apply(None, []), "state that init returns"),
     "a name with a colon": (lambda: fedwin.ALGORITHMS.register("a:b", lambda s, t: None), "'a:b' | rename"),
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),

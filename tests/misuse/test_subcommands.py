@@ -45,14 +45,12 @@ SWEEP = [
 ]
 PARTITION = [
     ("partition --dataset=cifar10 --data_dir=gone", "gone | --data_dir"),
-    ("partition --partition=dirichlet:alpha=-1", "alpha=-1"),
     ("partition --plot=pie", "--plot=pie | bubbles|skew|examples|none"),
     ("partition --out=p.xyz", "out=p.xyz | png"),
     (f"partition --out={LONG_NAME}.png", "too long | shorter --out"),
 ]
 PREPARE = [
     ("prepare", "--dataset=NAME | --list"),
-    ("prepare --dataset=cifar1O --data_dir=strangers", "'cifar1O' | 'cifar10'"),
     ("prepare --dataset=cifar10", "--data_dir=FOLDER"),
     ("prepare --dataset=cifar10 --nodownload --data_dir=strangers", "strangers | By hand"),
     ("prepare --dataset=digits --cache_dir=afile/x", "afile/x | cannot be written | --cache_dir"),
@@ -72,7 +70,6 @@ LISTS = [
 EXPORT = [
     ("export", "name one model | fedwin export DIR"),
     ("export run", "--out=model.safetensors"),
-    ("export run --out=x.h5", "x.h5 | must end in .npz or .safetensors"),
 ]
 
 
