@@ -45,13 +45,9 @@ def fedavg():
     return testing.Bench("fedavg", problem())
 
 
-@pytest.mark.parametrize(
-    "choice, mapped",
-    [(choice, number % 5 == 0) for number, choice in enumerate(FIRST)]
-    + [pytest.param(choice, True, marks=pytest.mark.slow) for number, choice in enumerate(FIRST) if number % 5],
-)
+@pytest.mark.parametrize("choice, mapped", [(choice, number % 5 == 0) for number, choice in enumerate(FIRST)])
 def test_contract(choice, mapped):
-    """Quick: every method, and every fifth one in another mapping too."""
+    """Every method, and every fifth one in another mapping too; all of it is slow: test_whole_contract."""
     bench = testing.Bench(choice, problem())
     testing.check_loop(bench)
     testing.check_padding(bench)
@@ -60,14 +56,8 @@ def test_contract(choice, mapped):
         testing.check_strategy(bench, across(), watched=True)
 
 
-# The wrappers take turns: of five rounds of turns, the first is quick.
-@pytest.mark.parametrize(
-    "number,choice",
-    [
-        pytest.param(number, choice, marks=[pytest.mark.slow] * (number // len(WRAPPERS) % 5 > 0))
-        for number, choice in enumerate(WRAPPED)
-    ],
-)
+# The wrappers take turns: the first of every five rounds of turns.
+@pytest.mark.parametrize("number,choice", [pair for pair in enumerate(WRAPPED) if pair[0] // len(WRAPPERS) % 5 == 0])
 def test_contract_in_a_wrapper(number, choice):
     """One wrapper per choice, in rotation; what an algorithm rejects is left to the next."""
     names = list(WRAPPERS)
