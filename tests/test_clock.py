@@ -1,7 +1,6 @@
 """Runs with a simulated clock and with --local_work, --local_steps and fractional --local_epochs."""
 
 import dataclasses
-import shutil
 
 import jax
 import numpy as np
@@ -15,7 +14,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.runs.disturbance import assert_same_outcome, assert_same_to_rounding, interrupted
+from tests.runs.disturbance import assert_same_to_rounding
 from tests.small_runs import lines, placed, run_in, small
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
@@ -33,10 +32,6 @@ SMALL = small(
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("clock") / "whole"
     return directory, run_in(SMALL, directory)
-
-
-def losses(directory):
-    return [line["model"]["loss"] for line in lines(directory, seed=0)]
 
 
 def test_the_slowest_client_decides():
@@ -151,14 +146,6 @@ def test_a_clock_changes_nothing_else(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_with_a_clock_resumes(whole, tmp_path):
-    """A run of which only the checkpoint after round 3 is left."""
-    resumed = interrupted(shutil.copytree(whole[0], tmp_path / "resumed"), 3)
-    run_in(SMALL, resumed)
-    assert_same_outcome(resumed, whole[0])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"strategy": "vmapped"}, {"strategy": "chunked:k=2"}, {"seeds_at_once": 2}], ids=str
 )
@@ -174,18 +161,6 @@ def test_missing_clients_take_the_timeout(tmp_path):
     run_in(SMALL, tmp_path / "gone", dropout=0.9, clock="bandwidth:compute=0,timeout=5")
     found = lines(tmp_path / "gone", seed=0)
     assert found[-1]["simulated_seconds"] == 6 * 5  # in every round some client is missing
-
-
-@pytest.mark.slow
-def test_local_steps_of_whole_epochs_are_epochs(tmp_path):
-    """Clients of equal size: 1797 examples among 20 clients of 89, in 9 batches of 10."""
-    same = dict(partition="iid", local_work="", batch_size=10, num_rounds=2, eval_every=1)
-    sizes = prepare.prepare(placed(SMALL, tmp_path / "none", **same)).federations[0].sizes
-    steps = {-(-int(size) // 10) for size in sizes}
-    assert len(steps) == 1
-    run_in(SMALL, tmp_path / "epochs", **same)
-    run_in(SMALL, tmp_path / "steps", **(same | dict(local_epochs=1, local_steps=2 * steps.pop())))
-    assert losses(tmp_path / "steps") == losses(tmp_path / "epochs")
 
 
 @pytest.mark.slow

@@ -152,13 +152,6 @@ def test_the_server_steps_by_the_median_on_every_strategy(strategy):
     np.testing.assert_allclose(run.params["x"], 0.5 * median(STEPS, SIZES), rtol=1e-12)
 
 
-def test_a_cohort_with_padding_counts_only_its_clients():
-    p = problem(((0, 1, 2, 3, 4), (4, 1)))
-    run = testing.trajectory(p, p.build(build("fedavg", "median")), 2)[-1]
-    # Every client walks to its center: the median of the two that are left.
-    np.testing.assert_allclose(run.params["x"], (STEPS[4] + STEPS[1]) / 2, rtol=1e-9)
-
-
 COHORTS = ((0, 1, 2, 3, 4), (2, 0, 1, 3, 4))
 KINDS = [
     # Controls, two phases, rows, windows; steps of wrapped solvers; statistics come with the classifier.

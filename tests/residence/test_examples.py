@@ -130,16 +130,6 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
         assert events.index(("placed", number + 1)) < events.index(("fetched", number))
 
 
-def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
-    images = data.Images([tmp_path / f"{k}.png" for k in range(6)], 4)
-    y = np.zeros(6, np.int32)
-    part = Partition(np.arange(6, dtype=np.int32), np.array([0, 3, 6]))
-    test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
-    source = examples.StreamedExamples(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
-    refused("0.png: No such file", source.load, Cohort.of([[0, 1]]))
-    source.close()
-
-
 def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monkeypatch):
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
     folder = write_cache(data.load(TEXT), TEXT, tmp_path)

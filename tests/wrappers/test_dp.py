@@ -46,15 +46,6 @@ def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
     np.testing.assert_allclose(run.params["x"], bounded[0] / len(members), rtol=1e-12)
 
 
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("choice", ["fedprox:mu=0.1", "fedadam"])
-def test_without_noise_it_is_clipping(choice):
-    p = problem()
-    choice += ("," if ":" in choice else ":") + "weighting=uniform"
-    private, bounded = (last(p, choice, text, rounds=3) for text in (EXACT, "clip:norm=1"))
-    np.testing.assert_allclose(leaves(private.params), leaves(bounded.params), rtol=1e-10, atol=1e-13)
-
-
 def wide(clients=4, size=20_000):
     """Clients that do not move, so that the model is the sum of the noise."""
     p = testing.quadratic([0.0] * clients, np.zeros((clients, 1)), [0.0], steps=1, lr=1.0, schedule=[range(clients)])
