@@ -3,19 +3,16 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
 
 import fedwin
-from fedwin.errors import UserError
 from fedwin.models import interchange
 from fedwin.runs.checkpoint import leaves_of
 from fedwin.runs.prepare import prepare
 from fedwin.runs.start import init_source
 from tests.refusals import refused
 from tests.runs import test_start
-from tests.small_runs import run_in
 
 SMALL = dataclasses.replace(test_start.SMALL, model="digits_mlp:hidden=8")
 
@@ -86,18 +83,6 @@ def test_a_part_of_a_file(part, file, tmp_path):
         assert np.array_equal(found[name], value) == (("classifier" in name) == (part == "classifier")), name
 
 
-def test_a_state_dict_starts_a_run_and_is_told(tmp_path):
-    rng = np.random.default_rng(0)
-    fresh = prepare(SMALL).model.init(jax.random.key(0)).params
-    state = {f"{name}.weight": rng.normal(size=layer["kernel"].shape[::-1]) for name, layer in fresh.items()}
-    state |= {f"{name}.bias": rng.normal(size=layer["bias"].shape) for name, layer in fresh.items()}
-    np.savez(tmp_path / "model.npz", **{name: value.astype(np.float32) for name, value in state.items()})
-    found, said = initial_parameters(tmp_path / "model.npz")
-    assert "0 convolutions OIHW -> HWIO, 2 dense layers transposed" in said
-    for name in fresh:
-        np.testing.assert_array_equal(found[f"params.{name}.kernel"], state[f"{name}.weight"].T.astype(np.float32))
-
-
 @pytest.mark.parametrize(
     "text, words",
     [
@@ -108,17 +93,3 @@ def test_a_state_dict_starts_a_run_and_is_told(tmp_path):
 )
 def test_a_malformed_text_is_one_line(text, words):
     refused(words, init_source, text)
-
-
-def test_a_missing_file_is_one_line_and_nothing_is_written(tmp_path):
-    with pytest.raises(UserError, match="gone.npz can't be read .No such file"):
-        run_in(SMALL, tmp_path / "run", init_from=str(tmp_path / "gone.npz"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_another_network_is_refused(file, tmp_path):
-    other = dataclasses.replace(SMALL, init_from=str(file), model="digits_mlp:hidden=7")
-    refused(r"is \[8, 10\] in .*\[7, 10\] here", prepare, other)
-    with np.load(file) as archive:
-        np.savez(tmp_path / "less.npz", **{name: archive[name] for name in archive.files if "kernel" in name})
-    refused("less.npz has no 'params.classifier.bias'", initial_parameters, tmp_path / "less.npz")
