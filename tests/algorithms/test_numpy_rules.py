@@ -178,16 +178,6 @@ def test_a_period_starts_from_the_model_that_a_wrapper_made(double):
         np.testing.assert_array_equal(plain.vector(run.state.inner.start), plain.vector(before.params))
 
 
-def test_a_period_ends_in_a_round_without_clients(double):
-    p = plain.problem()
-    algorithm = p.build("amplified_scaffold:period=2,gamma=2")
-    assert algorithm.steps_without_clients
-    run = testing.trajectory(p, algorithm, 1)[-1]
-    nobody = testing.trajectory(p._replace(schedule=((0, 1), ())), algorithm, 2)[-1]
-    np.testing.assert_allclose(plain.vector(nobody.params), 2 * plain.vector(run.params) - plain.START, rtol=1e-12)
-    np.testing.assert_array_equal(plain.vector(nobody.state.control), plain.vector(run.state.next_control))
-
-
 def test_steps_that_cancel_are_finite():
     p = testing.quadratic([1.0, 1.0], [[2.0], [-2.0]], [0.0], steps=1, lr=0.5, schedule=[[0, 1]])
     run = testing.trajectory(p, p.build("fedexp:eps=0.5"), 2)[-1]

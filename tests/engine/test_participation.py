@@ -75,6 +75,7 @@ def test_a_server_that_steps_without_clients_keeps_the_statistics():
     run, _ = one_round(choice, start, SCHEDULE[0], size=np.int32(3))
     after, _ = one_round(choice, run, [-1, -1, -1], size=np.int32(0))
     equal((after.stats, after.table), (run.stats, run.table))
+    equal(after.state.control, run.state.next_control)
     close(after.params, jax.tree.map(lambda x, y: 2 * y - x, start.params, run.params))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.params, after.stats, after.state)))
 

@@ -117,28 +117,6 @@ def test_observers_leave_training_bitwise_unchanged():
     assert_equal(with_them._replace(observers={}), without)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["chunked:k=1", "sharded:devices=2"])
-def test_evaluation_inside_the_loop_equals_evaluation_after_it(name):
-    fed = federations.federation()
-    algorithm = federations.build("fedavg", fed)
-    strategy = STRATEGIES.build(name)
-    probe = federations.probe(strategy)
-    dispatch = engine.Dispatch(algorithm, watchers(), strategy, probe)
-    run, store = federations.start(algorithm, watchers(), fed, strategy)
-    flags = np.array([False, True, False, False, False, True])
-    test = federations.evaluation_set(fed, strategy)
-    run, _, probes = dispatch(
-        run, store, federations.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8
-    )
-    assert set(probes) == {"model", "wima3", "ema"}
-    assert np.isfinite(np.asarray(probes["model"]["loss"])[[1, 5]]).all()
-    assert np.isnan(np.asarray(probes["model"]["loss"])[[0, 2, 3, 4]]).all()
-    later = probe(engine.read_out(algorithm, watchers(), run), test)
-    for name in probes:
-        np.testing.assert_allclose(probes[name]["loss"][5], later[name]["loss"], rtol=1e-6)
-
-
 def keys_of_clients(ids, rounds):
     """The keys that clients get in the first and second phase of some rounds of all of `ids`: [rounds, C, 2, words]."""
     fed = federations.federation(clients=4)

@@ -1,7 +1,6 @@
 """Runs on shifted, drifting and long-tailed data: strategies, streams, vmapped seeds, resuming, identity, refusals."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
-from tests.runs.disturbance import assert_same_outcome, assert_same_to_rounding, interrupted
+from tests.runs.disturbance import assert_same_to_rounding
 from tests.small_runs import run_in, small
 
 PLAIN = small(
@@ -56,12 +55,6 @@ def test_every_way_to_execute_gives_the_same_numbers(whole, tmp_path, changes):
     run_in(SMALL, directory, **changes)
     for seed in (0, 1):
         assert_same_to_rounding(directory, whole[0], seed, rtol=1e-3, accuracy=1e-4)
-
-
-def test_a_resumed_run_ends_with_the_same_bits(whole, tmp_path):
-    copy = interrupted(shutil.copytree(whole[0], tmp_path / "run"), 2)
-    run_in(SMALL, copy)
-    assert_same_outcome(copy, whole[0])
 
 
 def test_drift_and_tail_are_visible(whole):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import fedwin
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
-from tests.runs.disturbance import assert_same_outcome, assert_same_to_rounding, interrupted
+from tests.runs.disturbance import assert_same_to_rounding
 from tests.small_runs import lines, run_in, small
 
 SMALL = small(
@@ -64,15 +63,6 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     assert hashes.keys() == {"0", "sampling"} and len(hashes["sampling"]) == 16
     trace.write_text("client,start,end\n3,0,1\n4,0,1\n6,2,3\n")
     refused("was run with another file than --sampling=file.*restore the file", run_in, SMALL, directory, **changes)
-
-
-@pytest.mark.slow
-def test_resumed_is_uninterrupted(whole, tmp_path):
-    directory, _ = whole
-    for round in (0, 6):
-        again = interrupted(shutil.copytree(directory, tmp_path / f"to_{round}"), round)
-        run_in(SMALL, again)
-        assert_same_outcome(again, directory)
 
 
 @pytest.mark.slow

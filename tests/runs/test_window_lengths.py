@@ -10,16 +10,11 @@ from fedwin import testing, tree
 from fedwin.core import Variables
 from fedwin.observers import ReadOut, wima
 from fedwin.runs.prepare import prepare
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import small
 
 SMALL = small(
     num_clients=12, clients_per_round=2, eval_every=1, algorithm="ghb", observe=["wima:window=3", "wima:window=500"]
 )
-
-
-def run(directory, **changes):
-    run_in(SMALL, directory, **changes)
-    return lines(directory)
 
 
 @pytest.mark.parametrize("warmup", ["partial", "raw"])
@@ -58,15 +53,3 @@ def test_a_default_delay_that_the_run_never_reaches_is_no_momentum():
         ghb, fedavg = (testing.trajectory(p, p.build(name), rounds) for name in ("ghb", "fedavg"))
         assert ghb[0].state.ring.shape[0] == slots
         assert np.array_equal(ghb[-1].params["x"], fedavg[-1].params["x"]) == (rounds == 3)
-
-
-@pytest.mark.slow
-def test_forks_into_more_and_fewer_rounds_read_the_same(tmp_path):
-    """A window of 8: longer than the forked run of 6 rounds, and shorter than the fork's 10, or the other way round."""
-    changes = dict(observe=["wima:window=8"], algorithm="fedavg")
-    long, short = run(tmp_path / "long", num_rounds=10, **changes), run(tmp_path / "short", num_rounds=6, **changes)
-    assert short == long[:7]
-    up = run(tmp_path / "up", num_rounds=10, fork_from=f"{tmp_path}/short@4", **changes)
-    down = run(tmp_path / "down", num_rounds=6, fork_from=f"{tmp_path}/long@4", **changes)
-    strip = lambda lines: [line["wima8"] for line in lines]
-    assert strip(up) == strip(long[4:]) and strip(down) == strip(short[4:])
