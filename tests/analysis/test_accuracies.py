@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import DATA, RANDOM
+from tests.analysis.common import DATA
 from tests.refusals import refused
 
 
@@ -27,13 +27,6 @@ def test_curves():
     assert analysis.rounds_to_target([0.1, np.float32(0.7)], 0.7) == 2
     assert {analysis.speedup(None, 3), analysis.speedup(3, None), analysis.speedup(3, 0)} == {None}
     np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], np.int64(2)), 0.5)
-
-
-def test_round_to_round_std_is_that_of_independent_scatter_and_not_of_a_trend():
-    noise = 0.03 * RANDOM(0).standard_normal(4000)
-    for level in (0.5, np.linspace(0.2, 0.9, 4000)):
-        assert analysis.round_to_round_std(level + noise) == pytest.approx(0.03, rel=0.05)
-    assert analysis.round_to_round_std([0.1, 0.3]) == pytest.approx(np.std([0.1, 0.3], ddof=1))
 
 
 def test_round_to_round_std_compares_rounds_of_one_distance_only():

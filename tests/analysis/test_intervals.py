@@ -54,23 +54,6 @@ def test_a_pair_needs_both():
     assert analysis.paired_interval({0: 1.0}, {1: 1.0}) == (None, None, 0, 0)
 
 
-def test_the_pooled_interval_covers_where_seeds_are_shared():
-    """Five comparisons under five seeds, whose effects they share in part: 95 % of the intervals hold the true mean.
-
-    Taking the 25 numbers as independent covers 73 %.
-    """
-    random, mean = RANDOM(1), 0.3
-    covered = dict(pooled=0, independent=0)
-    for _ in range(2_000):
-        gains = mean + random.normal(0, 1, (5, 1)) + random.normal(0, 1, (5, 5))  # [seed, comparison]
-        columns = [dict(enumerate(column)) for column in gains.T]
-        for name, values in (("pooled", analysis.pooled_gains(columns)), ("independent", dict(enumerate(gains.flat)))):
-            lower, upper = analysis.mean_interval(values).bounds
-            covered[name] += lower < mean < upper
-    assert 1_860 < covered["pooled"] < 1_940  # five standard deviations are 49
-    assert covered["independent"] < 1_600
-
-
 def test_p_values_are_those_of_scipys_t_test():
     values = RANDOM(2).normal(1, 2, 7)
     assert analysis.p_value(dict(enumerate(values)), 0.5) == pytest.approx(stats.ttest_1samp(values, 0.5).pvalue)

@@ -17,7 +17,6 @@ import pytest
 
 from experiments import launching as jobs
 from experiments import runs
-from experiments.cli import command_line
 from experiments.tables import grid
 from fedwin.files import locked, write_json
 from fedwin.launching import launchers
@@ -162,12 +161,6 @@ def test_printed_commands_are_those_of_the_runs(tmp_path):
     assert calls.called("sweep", *arguments, "--grid=seeds=1").status == 2
     broken = calls.called("compare", "--methods=fedavg", f"--out_dir={tmp_path}/a\nb", "--print_jobs", *FLAGS.split())
     assert broken.status == 2 and "line break" in broken.lines[0]
-
-
-def test_repeated_flags_of_a_command_stay_apart():
-    values = ["finetune:steps=2", "finetune:part=classifier,steps=1"]
-    given = [flag for flag in command_line.flags_of(Config(personalize=values)) if "personalize" in flag]
-    assert given == [f"--personalize={value}" for value in values]
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,12 @@ def test_repeat_batching_equals_fedjaxs_batches():
     assert [b["x"].tolist() for b in theirs] == seen(solver(steps=7, batching="repeat"), client(10))
 
 
-def test_shuffles_do_not_depend_on_padding_and_differ_by_key_and_pass():
+def test_shuffles_do_not_depend_on_padding_and_differ_by_key():
     key = jax.random.key(5)
     short, long = local.shuffled(key, 9, 9), local.shuffled(key, 9, 30)[:9]
     np.testing.assert_array_equal(short, long)
     assert sorted(np.asarray(short).tolist()) == list(range(9))
     assert not np.array_equal(short, local.shuffled(jax.random.key(6), 9, 9))
-    steps = seen(solver(epochs=2, shuffle=True, batch_size=9), client(9))
-    assert steps[0] != steps[1]
 
 
 def reference(size, train, momentum=0.0, decay=0.0, clip=None):
