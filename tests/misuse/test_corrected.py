@@ -1,6 +1,5 @@
 """A rejected command leaves nothing that would reject the corrected one."""
 
-import dataclasses
 import errno
 import os
 import shutil
@@ -25,13 +24,6 @@ def before(tmp_path_factory):
     directory = tmp_path_factory.mktemp("before") / "run"
     run_in(BASE, directory, num_rounds=1)
     return directory
-
-
-def test_the_corrected_command_runs(before, tmp_path):
-    config = placed(BASE, tmp_path / "run", fork_from=f"{before}@7")
-    refused("@7", fedwin.run, config, quiet=True)
-    assert not (tmp_path / "run").exists()
-    assert fedwin.run(dataclasses.replace(config, fork_from=f"{before}@1"), quiet=True)["num_rounds"] == 2
 
 
 @pytest.mark.parametrize("completed", [0, 2])

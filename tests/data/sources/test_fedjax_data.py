@@ -26,16 +26,9 @@ def compare(dataset, content):
         np.testing.assert_array_equal(dataset.train["y"][part.client(k)], content[client]["y"])
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_any_federated_data_is_packed(tmp_path, kind):
+def test_any_federated_data_is_packed():
     train, test = mapping([3, 5, 1]), mapping([2, 2], seed=1)
-    if kind == "memory":
-        federated = [fedjax.InMemoryFederatedData(content) for content in (train, test)]
-    else:
-        federated = []
-        for name, content in (("train", train), ("test", test)):
-            write_fedjax(tmp_path / name, content)
-            federated.append(fedjax.SQLiteFederatedData.new(str(tmp_path / name)))
+    federated = map(fedjax.InMemoryFederatedData, (train, test))
     dataset = data.from_fedjax(*federated, num_classes=3)
     compare(dataset, train)
     assert dataset.train["y"].dtype == np.int32 and len(dataset.test["y"]) == 4
