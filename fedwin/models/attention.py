@@ -11,6 +11,7 @@ from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.errors import UserError
+from fedwin.models.layers import Dense
 
 # GPT-2's standard deviation of all weights; that of layers whose outputs are added up is divided by sqrt(2 layers).
 SCALE = 0.02
@@ -88,7 +89,7 @@ def _attend_backward(causal, saved, cotangent):
 attend.defvjp(_attend_forward, _attend_backward)
 
 
-class RowDense(nn.Dense):
+class RowDense(Dense):
     """A dense layer on rows [..., width]; XLA:CPU computes the gradient of products of matrices without a copy."""
 
     def __call__(self, x):

@@ -11,6 +11,7 @@ from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.models.convolution import Conv
+from fedwin.models.convolution.conv import widened
 from fedwin.models.group_norm import group_norm
 
 Initializer = Callable[..., jax.Array]
@@ -62,7 +63,10 @@ def _dot_general(x, kernel, *axes, **options):
 class Dense(nn.Dense):
     """flax.linen.Dense; on rows [B, n] and with few outputs, its gradient is faster on a CPU."""
 
-    dot_general: Callable = _dot_general
+    dot_general: Callable = widened(_dot_general)
+
+    def __call__(self, x):
+        return jnp.asarray(super().__call__(x), self.dtype)
 
 
 def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):

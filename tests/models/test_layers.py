@@ -13,6 +13,7 @@ from jax.test_util import check_grads
 
 from fedwin import testing
 from fedwin.models import layers
+from fedwin.models.convolution import Conv
 from fedwin.models.layers import BatchNorm, dropout
 
 
@@ -64,6 +65,14 @@ def test_a_dense_layer_with_few_outputs_has_the_bits_and_derivatives_of_flax():
     turned = ("f32[784,10]{0,1} dot(", "f32[10,784]{1,0} dot(")  # the longer rows of the result are its inner axis
     assert [any(text in program.as_text() for text in turned) for program in (own, flax)] == [True, False]
     check_grads(layers.Dense(2).apply, (nn.Dense(2).init(jax.random.key(2), x[:, :5]), x[:, :5]), 2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("layer", [layers.Dense(1, dtype=jnp.bfloat16), Conv(1, (1, 1), dtype=jnp.bfloat16)])
+def test_the_gradient_of_a_bias_is_added_in_float32(layer):
+    x = jnp.ones((64, 64, 1, 1))  # in bfloat16, the sum of 4,096 ones is that of 256
+    params = layer.init(jax.random.key(0), x)
+    assert layer.apply(params, x).dtype == jnp.bfloat16
+    assert jax.jit(jax.grad(lambda params: layer.apply(params, x).sum()))(params)["params"]["bias"] == 4096
 
 
 def test_initializers_have_the_spread_of_the_libraries_they_imitate():

@@ -1,5 +1,7 @@
 """conv_general_dilated, a replacement of lax's convolution, and Conv, the flax layer that uses it."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
@@ -65,11 +67,20 @@ def conv_general_dilated(
     return y if back == list(range(lhs.ndim)) else y.transpose(back)
 
 
-def Conv(features, kernel_size, strides=1, padding="SAME", **options):
-    """Returns a `flax.linen.Conv` that computes with `conv_general_dilated`.
+def widened(product: Callable) -> Callable:
+    """Returns a product with a result in float32 at least: flax then adds the bias, and sums its gradient, in that."""
 
-    Its parameters are those of flax: kernel [*window, C_in / groups, features], bias [features].
-    """
-    return nn.Conv(
-        features, kernel_size, strides=strides, padding=padding, conv_general_dilated=conv_general_dilated, **options
-    )
+    def wide(*operands, **options):
+        y = product(*operands, **options)
+        return y.astype(jnp.promote_types(y.dtype, jnp.float32))
+
+    return wide
+
+
+class Conv(nn.Conv):
+    """flax.linen.Conv, computed with `conv_general_dilated`."""
+
+    conv_general_dilated: Callable = widened(conv_general_dilated)
+
+    def __call__(self, x):
+        return jnp.asarray(super().__call__(x), self.dtype)

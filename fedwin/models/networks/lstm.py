@@ -8,7 +8,7 @@ from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.losses import last_target
-from fedwin.models.layers import haiku_kernel, torch_bias, torch_dense
+from fedwin.models.layers import Dense, haiku_kernel, torch_bias, torch_dense
 from fedwin.models.network_builder import Width, network
 from fedwin.models.recurrence import lstm
 
@@ -84,7 +84,7 @@ class LanguageModel(nn.Module):
         else:
             x = jnp.swapaxes(x, 0, 1)
         if haiku:
-            dense = lambda x, width, name: nn.Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
+            dense = lambda x, width, name: Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
         else:
             dense = lambda x, width, name: torch_dense(x, width, dtype=self.dtype, name=name)
         if self.project:

@@ -13,7 +13,7 @@ from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import subtree
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.interchange import array_files
-from fedwin.models.layers import GroupNorm, he_normal
+from fedwin.models.layers import Dense, GroupNorm, he_normal
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_examples, check_groups
 from fedwin.registry.ranges import PositiveInt
@@ -73,7 +73,7 @@ class MobileNetV2(nn.Module):
         x = nn.relu6(norm("last_norm")(Conv(1280, (1, 1), 1, "VALID", name="last", **options)(x)))
         x = global_avg_pool(x)
         options = dict(dtype=self.dtype, kernel_init=initializers.normal(0.01))
-        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
+        return Dense(self.num_classes, name="classifier", **options)(x), x
 
 
 def conv_names(params) -> list[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 
 from fedwin.errors import UserError
 from fedwin.models.attention import SCALE, RowDense, apply_blocks, check_heads
+from fedwin.models.layers import Dense
 from fedwin.models.network_builder import Depth, Width, network
 
 
@@ -57,7 +58,7 @@ class Decoder(nn.Module):
             classifier = RowDense(self.vocab, **options)
             x = nn.Embed(self.vocab, self.width, embedding_init=normal, name="embedding")(tokens).astype(self.dtype)
         if not self.rotary:
-            x = x + self.param("positions", normal, (tokens.shape[-1], self.width), jnp.float32).astype(self.dtype)
+            x = (x + self.param("positions", normal, (tokens.shape[-1], self.width), jnp.float32)).astype(self.dtype)
         # Padding follows the tokens of a row, so that no position with a target sees it.
         x = apply_blocks(x, self.layers, self.heads, causal=True, rotary=self.rotary, dtype=self.dtype)
         x = x[:, -1] if self.predict == "last" else x
@@ -137,12 +138,12 @@ class ViT(nn.Module):
         options = dict(kernel_init=normal, dtype=self.dtype)
         x = RowDense(self.width, name="patches", **options)(patches_of(x, self.patch))
         if self.pool == "token":
-            token = self.param("token", normal, (1, 1, self.width), jnp.float32).astype(self.dtype)
+            token = self.param("token", normal, (1, 1, self.width), jnp.float32)
             x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, self.width)), x], 1)
-        x = x + self.param("positions", normal, x.shape[1:], jnp.float32).astype(self.dtype)
+        x = (x + self.param("positions", normal, x.shape[1:], jnp.float32)).astype(self.dtype)
         x = apply_blocks(x, self.layers, self.heads, causal=False, dtype=self.dtype)
         x = x[:, 0] if self.pool == "token" else x.mean(1)
-        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
+        return Dense(self.num_classes, name="classifier", **options)(x), x
 
 
 @network("vit", "images", paper="dosovitskiy2021image", parameters="208,074", usual=((32, 32, 3), 10))
