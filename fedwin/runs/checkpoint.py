@@ -226,10 +226,11 @@ class MemberCheckpoints(Checkpoints):
         self.seed, self.own = seed, own
 
     def rounds(self) -> list[int]:
-        """Returns the rounds that have a checkpoint, ascending; none after the seed was stopped or diverged."""
+        """Returns the rounds that have a checkpoint, ascending; none after the seed ended."""
         group, last = super().rounds(), self.own.rounds()[-1:]
-        of_seeds = [self.about(round).get("of_seed", {}) for round in group[-1:]]
-        diverged = [end for found in of_seeds if (end := found.get(str(self.seed), {}).get("diverged_at")) is not None]
+        newest = self.about(group[-1]) if group else {}
+        diverged_at = newest.get("of_seed", {}).get(str(self.seed), {}).get("diverged_at")
+        diverged = [diverged_at] if diverged_at is not None and newest.get("stop_on_divergence", True) else []
         return [round for round in group if all(round < end for end in (*last, *diverged))] + last
 
     def about(self, round: int) -> Extra:

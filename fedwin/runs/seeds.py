@@ -268,7 +268,7 @@ class GroupJournal(Journal):
         at_end = lambda journal: min(completed, journal.stopped_at or completed)
         members = self.members.values()
         of_seed = {str(journal.seed): journal.saved_extra(at_end(journal)) for journal in members}
-        return {"seeds": [journal.seed for journal in members], "of_seed": of_seed}
+        return {"seeds": [journal.seed for journal in members], "of_seed": of_seed, "stop_on_divergence": self.stop}
 
     def save_stopped(self, completed: int, run: engine.RunState) -> None:
         """Saves the last states of the seeds that a callback stopped after `completed` rounds, and the group."""
