@@ -29,7 +29,8 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
     try:
         config = parse_json(read_bytes(directory / "config.json"))["config"]
         seeds = [int(seed) for seed in config["seeds"]]
-        settings = {"algorithm": config["algorithm"], "dataset": config["dataset"], "num_rounds": config["num_rounds"]}
+        settings = {name: config[name] for name in ("algorithm", "dataset", "num_rounds")}
+        settings["seeds_at_once"] = config.get("seeds_at_once", 1)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     done = dict.fromkeys(seeds, 0)
@@ -61,7 +62,8 @@ def _now(place: pathlib.Path, run: dict[str, Any], job: dict[str, str] | None) -
         return "running"
     done = dict.fromkeys(run["seeds"], first) | {line["seed"]: line["round"] for line in lines}
     pace = (round - first) / seconds
-    left = requirements.readable((run["num_rounds"] * len(done) - sum(done.values())) / pace)
+    on = requirements.training(run["seeds"], run["seeds_at_once"], {line["seed"] for line in lines})
+    left = requirements.readable(sum(run["num_rounds"] - done[seed] for seed in on) / pace)
     return f"running: round {round} of seed {seed}, {pace:.3g} rounds/s, {left} left"
 
 

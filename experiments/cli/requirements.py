@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from absl import flags
 
@@ -12,6 +12,7 @@ from fedwin.files import InUse
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import verified_summary
+from fedwin.runs.plan import seed_groups
 from fedwin.runs.run import measure_requirements
 from fedwin.runs.start import fork_round, fork_source
 
@@ -31,24 +32,36 @@ def readable(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def training(seeds: Sequence[int], at_once: int, begun: Container[int]) -> list[int]:
+    """Returns the seeds that train on: those of groups before the last one that has begun have ended.
+
+    >>> training([0, 1, 2], 1, begun=[0, 1])
+    [1, 2]
+    """
+    groups = seed_groups(seeds, at_once)
+    last = max((number for number, group in enumerate(groups) if any(seed in begun for seed in group)), default=0)
+    return [seed for group in groups[last:] for seed in group]
+
+
 def completed(config: Config, directory) -> tuple[list[int], list[int]]:
     """Returns the completed rounds of each seed, those of its newest checkpoint, and those of the seeds that train on.
 
-    The others were stopped early, or diverged in a finished run.
+    The others were stopped early, or diverged: in a finished run, or in one that trains a later seed.
     """
-    done, left, ended = [], [], {}
+    ended = {}
     with contextlib.suppress(UserError):  # it is not finished
         ended = {seed: end["diverged_at"] for seed, end in verified_summary(directory)["seeds"].items()}
-    for seed in config.seeds:
-        checkpoints = seed_checkpoints(directory, seed)
-        try:
-            rounds = checkpoints.rounds() or [fork_source(config).round if config.fork_from else 0]
-        except OSError as error:
-            raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
-        done.append(rounds[-1])
-        if ended.get(seed) is None and checkpoints.about(rounds[-1]).get("stopped_at") is None:
-            left.append(rounds[-1])
-    return done, left
+    found = {seed: seed_checkpoints(directory, seed) for seed in config.seeds}
+    try:
+        saved = {seed: checkpoints.rounds()[-1:] for seed, checkpoints in found.items()}
+    except OSError as error:
+        raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
+    done = {seed: (last or [fork_source(config).round if config.fork_from else 0])[0] for seed, last in saved.items()}
+    on = training(config.seeds, config.seeds_at_once, [seed for seed, last in saved.items() if last])
+    stopped = lambda seed: found[seed].about(done[seed]).get("stopped_at") is not None
+    goes_on = lambda seed: seed in on and ended.get(seed) is None and not stopped(seed)
+    left = [rounds for seed, rounds in done.items() if rounds >= config.num_rounds or goes_on(seed)]
+    return list(done.values()), left
 
 
 def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:

@@ -14,6 +14,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.directory import hash_of
 from fedwin.runs.metrics_log import read_lines
 
+from ..cli.requirements import training
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Checkpoint, Run
@@ -226,13 +227,13 @@ class RunDirectory:
         return all(checkpoint.round in seed_checkpoints(self.parent, seed).rounds() for seed in self.seeds)
 
     def completed(self) -> list[int]:
-        """Returns the number of completed rounds of each seed, those before a fork included."""
+        """Returns the number of completed rounds of each seed, those before a fork included; of ended ones all."""
+        run = self.task.run
         if self.finished:
-            return [self.task.run.num_rounds] * len(self.seeds)
-        completed = dict.fromkeys(self.seeds, self.task.run.first_round)
-        for line in read_lines(self.path / "metrics.jsonl"):
-            completed[line["seed"]] = max(line["round"], self.task.run.first_round)
-        return list(completed.values())
+            return [run.num_rounds] * len(self.seeds)
+        done = {line["seed"]: line["round"] for line in read_lines(self.path / "metrics.jsonl")}
+        on = training(self.seeds, self.seeds_at_once, done)
+        return [max(done.get(seed, 0), run.first_round) if seed in on else run.num_rounds for seed in self.seeds]
 
     def rounds_left(self) -> int:
         """Returns the number of rounds left to train, over all seeds."""

@@ -89,7 +89,7 @@ def test_states_are_read_from_the_folders(four, tmp_path):
     for name in "bde":
         (tmp_path / name).mkdir(exist_ok=True)
         write_json(tmp_path / name / "config.json", config)
-    lines = [{"seed": s, "round": r, "seconds": r / 2} for s, r in ((0, 0), (0, 10), (1, 4))]
+    lines = [{"seed": s, "round": r, "seconds": r / 2} for s, r in ((0, 0), (0, 6), (1, 4))]
     (tmp_path / "d" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     jobs_of = lambda: {place.name: run["state"] for place, run in runs.states((str(tmp_path),)).items()}
     with locked(tmp_path / "d"), locked(tmp_path / "jobs"):

@@ -80,7 +80,7 @@ def test_rounds_left_of_a_run_and_its_fork(tmp_path):
     assert base.completed() == [0, 0] and fork.completed() == [fork.task.run.first_round] * 2 != [0, 0]
     assert base.ready and not fork.ready
     base.path.mkdir(parents=True)
-    lines = [{"seed": 0, "round": 8}, {"seed": 1, "round": 4}]
+    lines = [{"seed": 0, "round": 6}, {"seed": 1, "round": 4}]  # the first seed diverged
     (base.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert base.completed() == [8, 4] and base.rounds_left() == 4
 
