@@ -75,15 +75,18 @@ def use_cache(directory: str | os.PathLike) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+def is_traced() -> bool:
+    """Returns whether the caller is traced, as a part of another program."""
+    return isinstance(jax.numpy.zeros(()), jax.core.Tracer)
+
+
 def compiler_options() -> dict[str, bool | int | str]:
     """Returns the options with which a run's programs are compiled, from the first draw of parameters on.
 
     On a GPU, XLA times kernels and takes the fastest of that moment, and adds in the order in which threads arrive: the
     last bits would differ from process to process, and a resumed run from an uninterrupted one.
     """
-    if jax.default_backend() != "gpu" or isinstance(jax.numpy.zeros(()), jax.core.Tracer):  # part of another program
-        return {}
-    return {"xla_gpu_deterministic_ops": True}
+    return {} if jax.default_backend() != "gpu" or is_traced() else {"xla_gpu_deterministic_ops": True}
 
 
 def check_backend() -> None:

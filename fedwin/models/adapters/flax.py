@@ -137,7 +137,7 @@ def from_flax(
     quick = jax.jit(lambda key: initialize(key)[1], compiler_options=options)
 
     def init(key):
-        values = initialize(key)[1] if isinstance(jnp.zeros(()), jax.core.Tracer) else quick(key)
+        values = initialize(key)[1] if jax_config.is_traced() else quick(key)
         if dtype == jnp.float64:
             values = jax.tree.map(lambda x: x.astype(dtype), values)
         return Variables(values.get("params", {}), values.get("batch_stats", ()))
