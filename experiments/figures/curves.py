@@ -133,7 +133,10 @@ def compute(
         raise UserError("target, lowest and highest must be finite numbers; leave out those that are not.")
     entries = []
     for source in series:
-        rounds, values = curve(source.lines, source.readout, metric, every, source.stopped)
+        try:
+            rounds, values = curve(source.lines, source.readout, metric, every, source.stopped)
+        except UserError as error:
+            raise UserError(f"'{source.label}': {error}") from error
         shown = rounds >= source.since
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
