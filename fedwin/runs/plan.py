@@ -69,7 +69,8 @@ class Requirements:
 
     def __str__(self) -> str:
         large = {name: size for name, size in self.parts.items() if size >= 50_000}
-        return f"memory: {', '.join(f'{name} {size / 1e6:.1f} MB' for name, size in large.items())}"
+        without = "" if "activations" in self.device else ", without the compiler's buffers, which --dry_run counts"
+        return f"memory: {', '.join(f'{name} {size / 1e6:.1f} MB' for name, size in large.items())}{without}"
 
     def with_activations(self, temporaries: int) -> "Requirements":
         """Returns the requirements with a part for activations and other buffers of the compiler.
