@@ -303,7 +303,8 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
     text = (
         f"Of one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
         f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
-        "is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval."
+        "is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval. MB sent are "
+        "those of the seed with the most."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
     digits: dict[Position, int] = {
