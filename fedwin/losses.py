@@ -254,7 +254,7 @@ def fedlc(model, *, tau: NonNegative = 1.0):
 
         L = -log(a_y exp(f_y) / sum_c a_c exp(f_c)),   a_c = exp(-tau n_c^(-1/4)), 0 for absent classes
 
-    tau = 0 masks the absent classes alone.
+    The paper's sum is over c != y, with which the loss has no lower bound. tau = 0 masks the absent classes alone.
 
     Args:
       tau: strength of the calibration.
