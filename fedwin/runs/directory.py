@@ -178,14 +178,17 @@ def check_flags(config: Config) -> None:
                 )
 
 
-def check_identity(fingerprint: str) -> None:
+def check_identity(identity: Identity) -> None:
     """Raises UserError in all processes unless all have the same data and code; a collective operation."""
-    of_processes = multi_process.all_gather_text(fingerprint)
+    # Hosts may differ in their processors and in the paths of imported files: process 0's are recorded.
+    config = identity.config | {"imports": sorted(identity.imports.values())}
+    alike = dataclasses.replace(identity, config=config, imports={}, environment={})
+    of_processes = multi_process.all_gather_text(alike.fingerprint)
     for process, other in enumerate(of_processes):
         if other != of_processes[0]:
             raise UserError(
-                f"process {process} has other data, another version of jax or another device than process 0; give all "
-                f"processes the same data in --data_dir and the same environment."
+                f"process {process} has other data, another version of jax, another device or other code of --import "
+                f"than process 0; give all processes the same data in --data_dir, code and environment."
             )
 
 

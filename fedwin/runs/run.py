@@ -139,8 +139,7 @@ def _train(
     plan = chosen(checked.plan, checked.previous_strategy, say)
     checked = checked._replace(plan=plan)
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
-    # Hosts may differ in their processors: process 0's is recorded.
-    directories.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
+    directories.check_identity(identity)
     _print_header(checked, identity.fingerprint, say)
     tracking = _tracking(config, directory, identity.fingerprint, closing)
     rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule)]

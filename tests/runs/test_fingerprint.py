@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import jax_config
+from fedwin import jax_config, multi_process
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import machine, run
@@ -80,6 +80,16 @@ def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
     before = identity(prepared)
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere --xla_force_host_platform_device_count=3")
     assert identity(prepared).fingerprint == before.fingerprint
+
+
+def test_hosts_may_differ_in_the_paths_of_imported_files(prepared, monkeypatch):
+    sent = []
+    monkeypatch.setattr(multi_process, "all_gather_text", lambda text: sent.append(text) or sent)
+    check = lambda *hashes: directories.check_identity(dataclasses.replace(identity(prepared), **imported(*hashes)))
+    imported = lambda path, digest: {"config": {"imports": [path]}, "imports": {path: digest}}
+    check("a/own.py", "ab")
+    check("b/own.py", "ab")
+    refused("process 2 has .* other code of --import than process 0", check, "a/own.py", "cd")
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no such device is known\nmore")])
