@@ -110,7 +110,7 @@ class Identity:
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
       initial: seed -> hash of the parameters from another run (--init_from).
-      environment: environment that affects results, from `environment`.
+      environment: environment that affects results, from `environment`, and the fingerprint of --fork_from's run.
     """
 
     config: dict[str, Any]

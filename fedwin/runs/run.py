@@ -358,6 +358,12 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     identity = dataclasses.replace(identity, environment=identity.environment | of_model)
     if not multi_process.is_first():
         return identity
+    recorded = {} if config_file is None else config_file.identity.environment
+    if config.fork_from and (config_file is None or "fork_from" in recorded):
+        parent = pathlib.Path(config.fork_from.rpartition("@")[0])
+        gone = config_file is not None and not (parent / "config.json").exists()
+        found = recorded["fork_from"] if gone else directories.read_config(parent).fingerprint
+        identity = dataclasses.replace(identity, environment=identity.environment | {"fork_from": found})
     if config_file is None:
         verified, model = prepared.dataset.verified, prepared.model.name
         privacy = None if prepared.privacy is None else dataclasses.asdict(prepared.privacy)
@@ -375,6 +381,11 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
         raise UserError(
             f"out_dir={directory} started with other parameters than init_from={config.init_from} has now; restore "
             f"that checkpoint or file, or use another --out_dir."
+        )
+    elif identity.environment.get("fork_from") != recorded.get("fork_from"):
+        raise UserError(
+            f"out_dir={directory} continues another run than is in fork_from={config.fork_from} now; restore that run, "
+            f"or use another --out_dir."
         )
     elif identity.fingerprint != config_file.identity.fingerprint:
         before = config_file.identity

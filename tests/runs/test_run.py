@@ -114,8 +114,8 @@ def test_divergence_is_a_result(tmp_path, stop):
     json.loads((tmp_path / "nan" / "summary.json").read_text(), parse_constant=lambda c: 1 / 0)
 
 
-def test_a_fork_continues_anothers_prefix(finished, tmp_path):
-    directory, _ = finished
+def test_a_fork_continues_anothers_prefix(finished, copied, tmp_path):
+    directory = copied
     run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
     bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
     assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
@@ -129,6 +129,12 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
         (10, dict(num_rounds=10), "leaves nothing to train"),
     ):
         refused(words, run_in, SMALL, tmp_path / "none", fork_from=f"{directory}@{round}", **changes)
+    (directory / "SHA256SUMS").unlink()
+    about = (directory / "config.json").read_text().replace(finished[1]["fingerprint"], "0123")
+    (directory / "config.json").write_text(about)
+    refused("continues another run than is in fork_from=", run_in, SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
+    shutil.rmtree(directory)
+    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
 
 
 @pytest.mark.slow
