@@ -106,9 +106,10 @@ def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, obser
     if isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
         counts = {name: getattr(hparams, name) for name in ("batch_size", "num_epochs", "num_steps")}
         ranges.check_values("as_fedjax: batch_hparams", ranges.PositiveInt | None, **counts)
-    if isinstance(wrap, str):
-        raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as [{wrap!r}].")
-    if observers is not None and not isinstance(observers, dict):
+    if isinstance(wrap, str) or not isinstance(wrap, Sequence):
+        raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as ['ima:window=5'].")
+    known = isinstance(observers, dict) and all(isinstance(each, Observer) for each in observers.values())
+    if observers is not None and not known:
         raise UserError("as_fedjax: observers must be a dict, name -> Observer, as observers.build_all returns.")
 
 

@@ -16,23 +16,17 @@ class Member(NamedTuple):
 
     Attributes:
       examples: feature -> [N_i, ...], preprocessed.
-      rng: the key that FedJAX gives the client for this round.
+      key_data: of the key that FedJAX gives the client for this round, uint32 [2].
     """
 
     name: bytes
     examples: dict[str, np.ndarray]
-    rng: jax.Array
+    key_data: np.ndarray
 
     @property
     def size(self) -> int:
         """Number of examples N_i."""
         return len(next(iter(self.examples.values())))
-
-    @property
-    def key_data(self) -> np.ndarray:
-        """The key's data, uint32 [2], whether the key is an old-style array or a typed key."""
-        is_typed = jnp.issubdtype(self.rng.dtype, jax.dtypes.prng_key)
-        return np.asarray(jax.random.key_data(self.rng) if is_typed else self.rng)
 
 
 class Padding(NamedTuple):
@@ -41,6 +35,14 @@ class Padding(NamedTuple):
     clients: int
     largest: int
     total: int
+
+
+def _key_data(rng: jax.Array) -> np.ndarray:
+    """Returns the data of an old-style key, an array, or of a typed key; raises ValueError for any other array."""
+    data = np.asarray(jax.random.key_data(rng) if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else rng)
+    if data.dtype != np.uint32 or data.shape != (2,):
+        raise ValueError(f"rng is {data.dtype}{list(data.shape)}, not a key, uint32[2]")
+    return data
 
 
 def cohort_members(clients) -> list[Member]:
@@ -53,7 +55,7 @@ def cohort_members(clients) -> list[Member]:
       UserError: when a client occurs twice, or no client has an example.
     """
     try:
-        cohort = [Member(name, dict(dataset.all_examples()), rng) for name, dataset, rng in clients if len(dataset)]
+        cohort = [Member(name, dict(data.all_examples()), _key_data(rng)) for name, data, rng in clients if len(data)]
     except (TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"as_fedjax: clients must be (id, fedjax.ClientDataset, rng) each, as fedjax's samplers return ({error})."

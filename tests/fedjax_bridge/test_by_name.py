@@ -39,6 +39,8 @@ def test_every_algorithm_builds_by_name(name):
         ("fedavg", FEDERATION | {"wrap": ["dp:clip=1,noise=1"]}, ["dp: a FedJAX program draws its own cohorts"]),
         ("fedavg", {"total_examples": -5}, ["as_fedjax", "total_examples=-5"]),
         ("fedavg", {"wrap": ["quantize", "topk"]}, ["wrap=quantize: --wrap=topk after it"]),
+        ("fedavg", {"wrap": 3}, ["wrap=3 must be a list"]),
+        ("fedavg", {"observers": {"wima": "wima:window=3"}}, ["observers must be a dict, name -> Observer"]),
     ],
 )
 def test_what_is_missing_is_named(algorithm, changes, words):

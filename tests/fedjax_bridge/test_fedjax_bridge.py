@@ -139,5 +139,7 @@ def test_what_is_missing_is_named():
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     refused("no client", fed.apply, fed.init(params), [])
+    for rng, words in (3, "'int' object"), (np.ones(2), "rng is float64"), (jax.random.key(0, impl="rbg"), "uint32"):
+        refused(f"clients must be .*{words}", fed.apply, fed.init(params), [(*clients[0][:2], rng)])
     odd = [(name, fedjax.ClientDataset({"y": own.all_examples()["y"]}), key) for name, own, key in clients[:1]]
     refused("'x' is missing or different in some clients", fed.apply, fed.init(params), odd + clients[1:])
