@@ -123,13 +123,14 @@ def depthwise(x, kernel, strides, dilation):
 
     x is [B, *spatial, C], the kernel [*window, 1, C m].
     """
-    multiplier = kernel.shape[-1] // x.shape[-1]
-    weights = kernel.reshape(-1, kernel.shape[-1])
-    total = None
+    multiplier, total = kernel.shape[-1] // x.shape[-1], None
+    # In bfloat16, the gradient of the kernel would be summed in that.
+    wide = jnp.promote_types(x.dtype, jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
+    weights = kernel.reshape(-1, kernel.shape[-1]).astype(wide)
     for tap, weight in zip(taps(x, kernel.shape[:-2], strides, dilation), weights):
         tap = tap if multiplier == 1 else jnp.repeat(tap, multiplier, axis=-1)
         total = tap * weight if total is None else total + tap * weight
-    return total
+    return jnp.asarray(total, x.dtype)
 
 
 def grouped(x, kernel, strides, dilation, groups, precision):
