@@ -34,12 +34,6 @@ class Augmentation(NamedTuple):
 NONE = Augmentation("none", lambda examples, key: examples, needs_images=False)
 
 
-def _center_crop(images, height: int, width: int):
-    """Returns the center crops of images [..., H, W, C]."""
-    top, left = (images.shape[-3] - height) // 2, (images.shape[-2] - width) // 2
-    return images[..., top : top + height, left : left + width, :]
-
-
 def _flip(images, key):
     flips = jax.random.bernoulli(key, 0.5, (images.shape[0], 1, 1, 1))
     return jnp.where(flips, images[:, :, ::-1, :], images)
@@ -110,7 +104,12 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
         crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
         return _flip(jax.vmap(crop)(padded, corner), flip_key)
 
-    return Augmentation("crop_flip", train, lambda images: _center_crop(images, *cut_to(*images.shape[-3:-1])))
+    def from_center(images):
+        height, width = cut_to(*images.shape[-3:-1])
+        top, left = (images.shape[-3] - height) // 2, (images.shape[-2] - width) // 2
+        return images[..., top : top + height, left : left + width, :]
+
+    return Augmentation("crop_flip", train, from_center)
 
 
 def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -41,16 +41,12 @@ def describe(error: BaseException) -> str:
       error: the exception.
     """
     frames = list(traceback.extract_tb(error.__traceback__))
-    # The last frame of the user's code; frames of libraries that it called come after it.
-    frames = [frame for frame in frames if not is_library(frame.filename)] or frames
+    # The last frame of the user's code; frames of this package, of installed ones and of Python may come after it.
+    libraries = (str(pathlib.Path(__file__).parent), sys.prefix, sys.base_prefix, "<")
+    frames = [frame for frame in frames if not frame.filename.startswith(libraries)] or frames
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     message = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}{place}: {message.rstrip('.') or 'no message'}."
-
-
-def is_library(filename: str) -> bool:
-    """Returns whether a frame of a traceback is of this package, of an installed one, or of Python itself."""
-    return filename.startswith((str(pathlib.Path(__file__).parent), sys.prefix, sys.base_prefix, "<"))
 
 
 @contextlib.contextmanager

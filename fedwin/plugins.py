@@ -98,18 +98,13 @@ def load_for(directory, recorded: Sequence[str], imports: Sequence[str] = ()) ->
       UserError: when the directory needs a file or module that has not been loaded.
     """
     load(imports)
-    for text in recorded:
-        if not _is_loaded(str(text)):
+    for text in recorded:  # the name of a module, or of a file in any folder
+        name = str(text).replace("\\", "/").rpartition("/")[2].removesuffix(".py") if _is_path(str(text)) else str(text)
+        if name not in sys.modules:
             raise UserError(
                 f"{directory} uses the code of {text}, which a directory alone does not import; if you trust it, name "
                 f"it: --import={text}, in Python imports=[{str(text)!r}]."
             )
-
-
-def _is_loaded(text: str) -> bool:
-    """Whether a module of this name, or of the name of this file in any folder, has been imported."""
-    name = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py") if _is_path(text) else text
-    return name in sys.modules
 
 
 def _is_path(text: str) -> bool:

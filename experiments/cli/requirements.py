@@ -1,6 +1,5 @@
 """--dry_run: prints the requirements of a run (memory, disk, rounds, hours) without training or writing anything."""
 
-import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Container, Mapping, Sequence
@@ -11,7 +10,6 @@ from fedwin.errors import UserError, escape
 from fedwin.files import InUse
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.directory import verified_summary
 from fedwin.runs.plan import seed_groups
 from fedwin.runs.run import measure_requirements
 from fedwin.runs.start import fork_round, fork_source
@@ -33,11 +31,7 @@ def readable(seconds: float) -> str:
 
 
 def training(seeds: Sequence[int], at_once: int, begun: Container[int]) -> list[int]:
-    """Returns the seeds that train on: those of groups before the last one that has begun have ended.
-
-    >>> training([0, 1, 2], 1, begun=[0, 1])
-    [1, 2]
-    """
+    """Returns the seeds that train on: those of groups before the last one that has begun have ended."""
     groups = seed_groups(seeds, at_once)
     last = max((number for number, group in enumerate(groups) if any(seed in begun for seed in group)), default=0)
     return [seed for group in groups[last:] for seed in group]
@@ -48,9 +42,6 @@ def completed(config: Config, directory) -> tuple[list[int], list[int]]:
 
     The others were stopped early, or diverged: in a finished run, or in one that trains a later seed.
     """
-    ended = {}
-    with contextlib.suppress(UserError):  # it is not finished
-        ended = {seed: end["diverged_at"] for seed, end in verified_summary(directory)["seeds"].items()}
     found = {seed: seed_checkpoints(directory, seed) for seed in config.seeds}
     try:
         saved = {seed: checkpoints.rounds()[-1:] for seed, checkpoints in found.items()}
@@ -58,18 +49,14 @@ def completed(config: Config, directory) -> tuple[list[int], list[int]]:
         raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
     done = {seed: (last or [fork_source(config).round if config.fork_from else 0])[0] for seed, last in saved.items()}
     on = training(config.seeds, config.seeds_at_once, [seed for seed, last in saved.items() if last])
-    stopped = lambda seed: found[seed].about(done[seed]).get("stopped_at") is not None
-    goes_on = lambda seed: seed in on and ended.get(seed) is None and not stopped(seed)
+    on = [] if (pathlib.Path(directory) / "summary.json").is_file() else on
+    goes_on = lambda seed: seed in on and found[seed].about(done[seed]).get("stopped_at") is None
     left = [rounds for seed, rounds in done.items() if rounds >= config.num_rounds or goes_on(seed)]
     return list(done.values()), left
 
 
 def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
-    """Defines --dry_run among the flags that say how a run is computed.
-
-    Args:
-      groups: title -> names of flags, which is changed.
-    """
+    """Defines --dry_run among the flags that say how a run is computed."""
     text = "Time a few rounds, print the requirements (memory, disk, rounds, hours), and write nothing."
     flags.DEFINE_bool("dry_run", False, text, flag_values=flag_values)
     groups["execution"].append("dry_run")

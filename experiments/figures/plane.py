@@ -98,7 +98,10 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     ):
         for axis, metric in zip(grid[0], ("loss", "error")):
             values = style.scaled(metric, result[metric])
-            levels = _levels(values)
+            finite = values[np.isfinite(values)]
+            low, high = float(finite.min()), float(np.quantile(finite, HIGHEST_SHOWN))
+            # Denser at low values.
+            levels = low + (high - low if high > low else 1e-9) * np.linspace(0, 1, LEVELS) ** 1.5
             shown = axis.contourf(a, b, values, levels, cmap="viridis_r", extend="both")
             axis.contour(a, b, values, levels, colors="white", linewidths=0.3, alpha=0.6)
             bar = figure.colorbar(shown, ax=axis, shrink=0.8, format="%.3g")
@@ -112,14 +115,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         labels = [_legend_line(mark) for mark in result["points"]]
         figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
     return figure
-
-
-def _levels(values: np.ndarray) -> np.ndarray:
-    """Returns the contour levels, denser at low values, up to a quantile."""
-    finite = values[np.isfinite(values)]
-    low, high = float(finite.min()), float(np.quantile(finite, HIGHEST_SHOWN))
-    high = high if high > low else low + 1e-9
-    return low + (high - low) * np.linspace(0, 1, LEVELS) ** 1.5
 
 
 def _marker(number: int, role: str) -> dict[str, Any]:

@@ -98,10 +98,6 @@ def _missed(method: dict[str, Any], number: int) -> str:
     return f"{who} within {method['last']} rounds"
 
 
-def _short(number: float) -> str:
-    return f"{number:.0f}" if number >= 100 or number == int(number) else f"{number:.3g}"
-
-
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws bars of rounds and, if all curves have them, of MB and simulated seconds."""
     from matplotlib.patches import Patch
@@ -145,7 +141,8 @@ def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
         lengths = [0 if method["mean"][number] is None else cost(method, method["mean"][number]) for method in methods]
         axis.barh(at, lengths, height=0.9 * height, color=colors, **_texture(number))
         for place, length, method in zip(at, lengths, methods):
-            text = _short(length) if method["mean"][number] is not None else _missed(method, number)
+            short = f"{length:.0f}" if length >= 100 or length == int(length) else f"{length:.3g}"
+            text = short if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"
     seeds = style.mean_of(len(each) for method in methods for each in method["rounds"])

@@ -45,21 +45,16 @@ def checksum(dataset: Dataset) -> str:
     The original files, and a cache that was packed from them, have the same checksum, 32 hexadecimal digits. Features
     larger than 2 GiB are hashed by 4,096 of their rows.
     """
-    digest = hashlib.blake2b(_description(dataset).encode(), digest_size=16)
+    numbers = lambda values: None if values is None else np.asarray(values, float).reshape(-1).tolist()
+    accuracies = {name: [list(left), list(never)] for name, (left, never) in dataset.accuracies.items()}
+    fields = [dataset.task, int(dataset.num_classes), numbers(dataset.mean), numbers(dataset.std), accuracies]
+    digest = hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=16)
     for split in (dataset.train, dataset.test):
         for name in sorted(split):
             digest.update(name.encode() + feature_digest(split[name], WHOLE_BYTES, ROWS))
     for part in (dataset.natural, dataset.test_natural):
         digest.update(_partition_digest(part))
     return digest.hexdigest()
-
-
-def _description(dataset: Dataset) -> str:
-    """Returns the data set's fields that are not arrays, as JSON."""
-    numbers = lambda values: None if values is None else np.asarray(values, float).reshape(-1).tolist()
-    accuracies = {name: [list(left), list(never)] for name, (left, never) in dataset.accuracies.items()}
-    fields = [dataset.task, int(dataset.num_classes), numbers(dataset.mean), numbers(dataset.std), accuracies]
-    return json.dumps(fields, sort_keys=True)
 
 
 def _partition_digest(partition: Partition | None) -> bytes:

@@ -11,7 +11,7 @@ from jax.nn import initializers
 from jax.typing import DTypeLike
 
 from fedwin.models.convolution import Conv
-from fedwin.models.convolution.conv import widened
+from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.group_norm import group_norm
 
 Initializer = Callable[..., jax.Array]
@@ -57,13 +57,13 @@ _product.defjvps(lambda tangent, y, x, kernel: lax.dot(tangent, kernel), _tangen
 
 def _dot_general(x, kernel, *axes, **options):
     few = x.ndim == 2 and kernel.shape[-1] <= FEW_OUTPUTS and set(options.values()) <= {None}
-    return _product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options)
+    return at_least_float32(_product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options))
 
 
 class Dense(nn.Dense):
-    """flax.linen.Dense; on rows [B, n] and with few outputs, its gradient is faster on a CPU."""
+    """flax.linen.Dense, with the bias added in float32; on rows [B, n] and with few outputs faster on a CPU."""
 
-    dot_general: Callable = widened(_dot_general)
+    dot_general: Callable = _dot_general
 
     def __call__(self, x):
         return jnp.asarray(super().__call__(x), self.dtype)

@@ -150,9 +150,10 @@ class ClientEvaluations:
             name: self._pass_over(self._passes[name], clients[name], models, run, *stores)
             for name, stores in opened().items()
         }
-        return ClientEvaluation(
-            metrics_of(list(models), results), table_bytes(table_of(list(models), clients, results))
-        )
+        table = io.BytesIO()  # an .npz of one array per column; equal tables have equal bytes
+        columns = table_of(list(models), clients, results)
+        np.savez_compressed(table, **columns)  # type: ignore[arg-type]  # the stub takes the columns for allow_pickle
+        return ClientEvaluation(metrics_of(list(models), results), table.getvalue())
 
     def _pass_over(self, compiled, clients: EvaluatedClients, models, run, examples, training) -> Results:
         """Evaluates models on clients, block by block; leaves of the results are [n, M]."""
@@ -267,13 +268,6 @@ def _columns(models: list[str], kind: str, metric: str, mean: Mean, examples: np
     if kind == PLAIN and (weight[:, 0] != examples).any():
         columns[f"tokens.{metric}"] = weight[:, 0].astype(np.int64)
     return columns
-
-
-def table_bytes(table: Table) -> bytes:
-    """Returns the contents of a table's file, an .npz of one array per column; equal tables have equal bytes."""
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **table)  # type: ignore[arg-type]  # the stub takes the columns for allow_pickle
-    return stream.getvalue()
 
 
 def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None = None) -> Table:

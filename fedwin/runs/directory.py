@@ -68,8 +68,20 @@ def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
 
 def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
     """Returns seed -> hash of the examples, their partition among clients, and their shifts and drift."""
-    examples = _examples_hash(next(iter(federations.values())).dataset)
-    return {str(seed): _partition_hash(examples.copy(), federation) for seed, federation in federations.items()}
+    examples, hashes = hashlib.blake2b(digest_size=8), {}
+    dataset = next(iter(federations.values())).dataset
+    for split in (dataset.train, dataset.test):
+        for name in sorted(split):
+            examples.update(name.encode() + feature_digest(split[name]))
+    for seed, federation in federations.items():
+        h = examples.copy()
+        for part in (federation.partition, federation.validation):
+            if part is not None:
+                h.update(np.ascontiguousarray(part.order).data)
+                h.update(np.ascontiguousarray(part.offset).data)
+        h.update(federation.changes.encode())
+        hashes[str(seed)] = h.hexdigest()
+    return hashes
 
 
 def file_hashes(config: Config) -> dict[str, str]:
@@ -80,23 +92,6 @@ def file_hashes(config: Config) -> dict[str, str]:
         flag: hashlib.blake2b(read_bytes(path), digest_size=8).hexdigest() if isinstance(path, str) else ""
         for flag, path in files.items()
     }
-
-
-def _examples_hash(dataset: Dataset):
-    h = hashlib.blake2b(digest_size=8)
-    for split in (dataset.train, dataset.test):
-        for name in sorted(split):
-            h.update(name.encode() + feature_digest(split[name]))
-    return h
-
-
-def _partition_hash(h, federation: Federation) -> str:
-    for part in (federation.partition, federation.validation):
-        if part is not None:
-            h.update(np.ascontiguousarray(part.order).data)
-            h.update(np.ascontiguousarray(part.offset).data)
-    h.update(federation.changes.encode())
-    return h.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)

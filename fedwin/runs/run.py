@@ -421,14 +421,10 @@ def _print_header(checked: CheckedRun, fingerprint: str, say: Say) -> None:
             f"note: jax has one CPU device for {cores} cores; fedwin.use_every_core() before its first computation "
             f"makes one per core, as `fedwin train` does."
         )
-    if jax.default_backend() == "cpu" and (reason := onednn.missing()) and _gains_by_onednn(prepared):
-        say(f"note: {reason}; convolutions and LSTMs are XLA's, which train at 0.6 to 0.8 of the speed.")
-
-
-def _gains_by_onednn(prepared: PreparedRun) -> bool:
-    """Whether the network has LSTMs, or convolutions and images that oneDNN is faster for."""
     inputs = prepared.dataset.train["x"].shape[1:3]
-    return _calls_onednn(prepared) and (len(inputs) < 2 or math.prod(inputs) >= 256)
+    gains = _calls_onednn(prepared) and (len(inputs) < 2 or math.prod(inputs) >= 256)  # smaller images gain nothing
+    if jax.default_backend() == "cpu" and gains and (reason := onednn.missing()):
+        say(f"note: {reason}; convolutions and LSTMs are XLA's, which train at 0.6 to 0.8 of the speed.")
 
 
 def _calls_onednn(prepared: PreparedRun) -> bool:

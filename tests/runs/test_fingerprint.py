@@ -83,13 +83,12 @@ def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
 
 
 def test_hosts_may_differ_in_the_paths_of_imported_files(prepared, monkeypatch):
-    sent = []
+    sent, own = [], identity(prepared)
     monkeypatch.setattr(multi_process, "all_gather_text", lambda text: sent.append(text) or sent)
-    check = lambda *hashes: directories.check_identity(dataclasses.replace(identity(prepared), **imported(*hashes)))
-    imported = lambda path, digest: {"config": {"imports": [path]}, "imports": {path: digest}}
-    check("a/own.py", "ab")
-    check("b/own.py", "ab")
-    refused("process 2 has .* other code of --import than process 0", check, "a/own.py", "cd")
+    of = lambda path, code: dataclasses.replace(own, config={"imports": [path]}, imports={path: code})
+    directories.check_identity(of("a/own.py", "ab"))
+    directories.check_identity(of("b/own.py", "ab"))
+    refused("other code of --import than process 0", directories.check_identity, of("a/own.py", "cd"))
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no such device is known\nmore")])

@@ -18,6 +18,10 @@ class Terminal(io.StringIO):
 def test_rounds_pace_and_note_are_shown(monkeypatch, stream):
     screen = stream()
     monkeypatch.setattr(train.sys, "stderr", screen)
+    silent = train.Progress(None, 300, 0)
+    silent.update(300, 1.0, 0.0, NOTE)
+    silent.close()
+    assert not screen.getvalue()
     shown = train.Progress("seed 0", 300, 100)
     shown.update(101, 4.0, 3.5, NOTE)
     shown.update(300, 2.0, 0.0, NOTE)
@@ -28,12 +32,3 @@ def test_rounds_pace_and_note_are_shown(monkeypatch, stream):
     if not screen.isatty():
         # The dispatch that compiled does not count.
         assert "seed 0: compiled in 3.5 s\n" in screen.getvalue() and "  99.5 rounds/s  0 s left  " in last
-
-
-def test_without_a_label_nothing_is_printed(monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr(train.sys, "stderr", screen)
-    shown = train.Progress(None, 300, 0)
-    shown.update(300, 1.0, 0.0, NOTE)
-    shown.close()
-    assert not screen.getvalue()

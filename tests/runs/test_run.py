@@ -115,13 +115,13 @@ def test_divergence_is_a_result(tmp_path, stop):
 
 
 def test_a_fork_continues_anothers_prefix(finished, copied, tmp_path):
-    directory = copied
-    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
+    directory, fork = copied, lambda: run_in(SMALL, tmp_path / "fork", fork_from=f"{copied}@10")
+    fork()
     bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
     assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
     assert bare[1:] == [{k: v for k, v in x.items() if k != "train_loss"} for x in lines(directory) if x["round"] > 10]
     shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
-    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
+    fork()
     assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
     for round, changes, words in (
         (3, {}, "no checkpoint of round 3"),
@@ -130,11 +130,11 @@ def test_a_fork_continues_anothers_prefix(finished, copied, tmp_path):
     ):
         refused(words, run_in, SMALL, tmp_path / "none", fork_from=f"{directory}@{round}", **changes)
     (directory / "SHA256SUMS").unlink()
-    about = (directory / "config.json").read_text().replace(finished[1]["fingerprint"], "0123")
-    (directory / "config.json").write_text(about)
-    refused("continues another run than is in fork_from=", run_in, SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
+    about = directory / "config.json"
+    about.write_text(about.read_text().replace(finished[1]["fingerprint"], "0123"))
+    refused("continues another run than is in fork_from=", fork)
     shutil.rmtree(directory)
-    run_in(SMALL, tmp_path / "fork", fork_from=f"{directory}@10")
+    fork()
 
 
 @pytest.mark.slow

@@ -6,11 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fedwin.errors import UserError
-
-
-def at_least_float32(x):
-    """Returns x in float32, or unchanged if its dtype is wider."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+from fedwin.models.convolution.conv import at_least_float32
 
 
 def check_input_shape(name, input_shape) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from fedwin import jax_config
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
-    at_least_float32,
     check_input_shape,
     is_linear,
     linear,
@@ -21,6 +20,7 @@ from fedwin.models.adapters.classifier import (
     traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
+from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.model import Model, Output, compute_dtype
 
 

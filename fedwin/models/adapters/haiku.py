@@ -9,7 +9,6 @@ import jax
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
-    at_least_float32,
     is_linear,
     linear,
     locate_classifier,
@@ -18,6 +17,7 @@ from fedwin.models.adapters.classifier import (
     traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
+from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.model import Model, Output
 
 

@@ -67,20 +67,15 @@ def conv_general_dilated(
     return y if back == list(range(lhs.ndim)) else y.transpose(back)
 
 
-def widened(product: Callable) -> Callable:
-    """Returns a product with a result in float32 at least: flax then adds the bias, and sums its gradient, in that."""
-
-    def wide(*operands, **options):
-        y = product(*operands, **options)
-        return y.astype(jnp.promote_types(y.dtype, jnp.float32))
-
-    return wide
+def at_least_float32(x):
+    """Returns x in float32, or unchanged if its dtype is wider."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 class Conv(nn.Conv):
-    """flax.linen.Conv, computed with `conv_general_dilated`."""
+    """flax.linen.Conv, computed with `conv_general_dilated`; the bias is added, and its gradient summed, in float32."""
 
-    conv_general_dilated: Callable = widened(conv_general_dilated)
+    conv_general_dilated: Callable = lambda *args, **options: at_least_float32(conv_general_dilated(*args, **options))
 
     def __call__(self, x):
         return jnp.asarray(super().__call__(x), self.dtype)

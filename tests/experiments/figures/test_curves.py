@@ -103,7 +103,7 @@ def test_misuse(finished, tmp_path):
         (lambda: sources.series([tmp_path / "gone"]), "neither the directory"),
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
         (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
-        (lambda: curves.compute(sources.series([finished]), "acuracy"), "^'fedavg: model': metric 'acuracy': model has accuracy, loss"),
+        (lambda: curves.compute(sources.series([finished]), "acuracy"), "^'fedavg: model': .*model has accuracy, loss"),
         (lambda: curves.compute([]), "no curve"),
         (lambda: curves.compute([Series("late", [line(0, 1, 0.5)], since=2)]), "from round 2"),
     ):
