@@ -68,9 +68,9 @@ class Requirements:
         return {name: self.device.get(name, 0) * self.devices + self.host.get(name, 0) for name in names}
 
     def __str__(self) -> str:
-        large = {name: size for name, size in self.parts.items() if size >= 50_000}
-        without = "" if "activations" in self.device else ", without the compiler's buffers, which --dry_run counts"
-        return f"memory: {', '.join(f'{name} {size / 1e6:.1f} MB' for name, size in large.items())}{without}"
+        texts = [f"{name} {size / 1e6:.1f} MB" for name, size in self.parts.items() if size >= 50_000]
+        without = "without the compiler's buffers, which --dry_run counts"
+        return f"memory: {', '.join(texts if 'activations' in self.device else [*texts, without])}"
 
     def with_activations(self, temporaries: int) -> "Requirements":
         """Returns the requirements with a part for activations and other buffers of the compiler.
