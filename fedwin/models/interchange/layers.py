@@ -51,14 +51,14 @@ class _Recorder:
         self.modules: dict[str, nn.Module] = {}
 
     def __call__(self, function, args, kwargs, context):
-        out = function(*args, **kwargs)
+        before, out = self.channels, function(*args, **kwargs)
         if context.method_name != "__call__":
             return out
         self.modules[".".join(context.module.path)] = context.module
         kind = next((kind for modules, kind in _MODULES if isinstance(context.module, modules)), None)
         if kind:
             vectors = bool(args) and getattr(args[0], "ndim", 0) == 2
-            channels = self.channels if vectors and args[0].shape[-1] != self.channels else 0
+            channels = before if vectors and args[0].shape[-1] != before else 0  # a base class's call may have reset it
             self.layers[".".join(context.module.path)] = Layer(kind, channels)
         if getattr(out, "ndim", 0) == 4:
             self.channels = out.shape[-1]
