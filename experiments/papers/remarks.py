@@ -20,6 +20,17 @@ def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def best_of(path: pathlib.Path, *place: str, by: str = "accuracy") -> dict[tuple[str, ...], dict[str, str]]:
+    """Returns place -> the best line of a CSV file of settings that were tried: of the largest accuracy, or least loss.
+
+    Args:
+      place: the columns that say for what a setting was tried.
+      by: the column with the metric; empty in the only line of a place.
+    """
+    better = lambda line: float(line[by] or 0) * (1 if by == "accuracy" else -1)
+    return {tuple(line[column] for column in place): line for line in sorted(lines_of(path), key=better)}
+
+
 @functools.cache
 def subjects() -> dict[str, dict[str, str]]:
     """Returns item -> its title in one line, its cost at paper scale in words, and its standin (see Reproduced)."""

@@ -7,8 +7,8 @@ from ..trajectories import Fields
 from ..wima.settings import BASE
 
 METHODS = tuple(
-    Variation(name, standin.LABELS[name], Fields(algorithm=algorithm, client_lr=rate))
-    for name, (algorithm, rate) in standin.RATES["alpha0"].items()
+    Variation(name, label, Fields(zip(("algorithm", "client_lr"), standin.RATES["alpha0"][name])))
+    for name, label in standin.LABELS.items()
 )
 WINDOWS = (
     Variation("base", "model"),
