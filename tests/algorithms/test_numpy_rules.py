@@ -1,4 +1,4 @@
-"""Methods against plain numpy, in every round; rules of fairness and of personal models have modules of their own."""
+"""Methods against plain numpy, in every round; rules of personal models have a module of their own."""
 
 import functools
 
@@ -138,6 +138,33 @@ def fedvarp(beta, weighting):
 
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
+
+def qffl(q, weighting, lipschitz=None):
+    """The paper's Delta_i and h_i, each times p_i."""
+    x, L = plain.START, lipschitz or 1 / plain.LR
+    for cohort in plain.SCHEDULE:
+        p = dict(zip(cohort, plain.shares(cohort, weighting)))
+        F = {i: plain.loss(x, i) + 1e-10 for i in cohort}
+        moved = {i: L * (x - plain.descend(x, i)) for i in cohort}
+        delta = sum(p[i] * F[i] ** q * moved[i] for i in cohort)
+        h = sum(p[i] * (q * F[i] ** (q - 1) * moved[i] @ moved[i] + L * F[i] ** q) for i in cohort)
+        x = x - delta / h
+        yield {"params": x}
+
+
+def agnostic(lr, weighting):
+    """Each client is its own domain."""
+    x, lam = plain.START, np.full(3, 1 / 3)
+    for cohort in plain.SCHEDULE:
+        share = plain.shares(cohort, weighting) * lam[list(cohort)]
+        losses = np.array([plain.loss(x, i) if i in cohort else 0.0 for i in range(3)])
+        x = share @ np.array([plain.descend(x, i) for i in cohort]) / share.sum()
+        lam = lam * np.exp(lr * losses)
+        lam /= lam.sum()
+        yield {"params": x, "state.weights": lam}
+
+
 RULES = [
     ("fedavg_m:beta=0.3,server_lr=0.7", fedavg_m, (0.3, False, 0.7)),
     ("scaffold_m:beta=0.3", fedavg_m, (0.3, True)),
@@ -152,6 +179,10 @@ RULES = [
     ("fedmoswa:form=code", fedmoswa, (0, 0.4, 1, "samples", True)),
     ("fedvarp:weighting=uniform", fedvarp, (1, "uniform")),
     ("fedstale:beta=0.3,weighting=samples", fedvarp, (0.3, "samples")),
+    ("qffl:q=3,weighting=samples,lipschitz=2.5", qffl, (3, "samples", 2.5)),
+    ("qffl:q=0.5,weighting=uniform", qffl, (0.5, "uniform")),
+    ("agnostic:lr=0.8,weighting=samples", agnostic, (0.8, "samples")),
+    ("agnostic:lr=0.8,weighting=uniform", agnostic, (0.8, "uniform")),
 ]
 
 
