@@ -6,6 +6,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
+from fedwin import tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
@@ -45,7 +46,7 @@ def nll(logits, labels, shares=None):
       UserError: the labels are no classes.
     """
     check_classes(labels, "cross-entropy", "set --loss=mse or huber")
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    logits = tree.at_least_float32(logits)
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     weights = None if shares is None else shares.astype(logits.dtype)
     return logsumexp(logits, axis=-1, b=weights) - picked
@@ -118,7 +119,7 @@ def features_of(output, name: str):
     features = output.features
     if getattr(features, "ndim", 0) != 2:
         raise UserError(f"{name} needs one feature vector per example, the input of a known last layer; set --model.")
-    return features.astype(jnp.promote_types(features.dtype, jnp.float32))
+    return tree.at_least_float32(features)
 
 
 def sequence_nll(logits, labels):
@@ -359,7 +360,7 @@ def residuals(outputs, batch, loss: str):
         raise UserError(f"loss {loss} needs continuous labels, and the data have classes; choose another --loss.")
     if outputs.shape != (*y.shape, 1):
         raise UserError(f"loss {loss} needs one output per example, not {outputs.shape[1:]}; choose another --model.")
-    return outputs[..., 0].astype(jnp.promote_types(outputs.dtype, jnp.float32)) - y
+    return tree.at_least_float32(outputs[..., 0]) - y
 
 
 @LOSSES.register("mse", continuous=True)

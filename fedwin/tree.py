@@ -46,6 +46,11 @@ def lerp(t, a, b):
     return map(lambda x, y: ((1 - t) * x + t * y).astype(x.dtype), a, b)
 
 
+def at_least_float32(a):
+    """Returns a with its leaves in float32, or unchanged where their dtype is wider."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), a)
+
+
 def where(flag, a, b):
     """Returns a if the scalar `flag` is true, else b; NaN in the other one has no effect."""
     return map(lambda x, y: jnp.where(flag, x, y), a, b)

@@ -20,15 +20,16 @@ def lines_of(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def best_of(path: pathlib.Path, *place: str, by: str = "accuracy") -> dict[tuple[str, ...], dict[str, str]]:
-    """Returns place -> the best line of a CSV file of settings that were tried: of the largest accuracy, or least loss.
+def best_of(lines: list[dict[str, str]], *place: str, by: str = "accuracy") -> dict[tuple[str, ...], dict[str, str]]:
+    """Returns place -> the best of the settings that were tried there: of the largest accuracy, or least loss.
 
     Args:
+      lines: of a CSV file, a setting each.
       place: the columns that say for what a setting was tried.
       by: the column with the metric; empty in the only line of a place.
     """
     better = lambda line: float(line[by] or 0) * (1 if by == "accuracy" else -1)
-    return {tuple(line[column] for column in place): line for line in sorted(lines_of(path), key=better)}
+    return {tuple(line[column] for column in place): line for line in sorted(lines, key=better)}
 
 
 @functools.cache

@@ -38,13 +38,13 @@ FEDERATIONS = {
 # points. Rates are 0.001, 0.002, 0.005, 0.01 and so on, until the best has a lower and a higher neighbor. With one
 # class per client two other values of a coefficient of the papers' methods follow, at the best rate of seed 100. 0:
 # diverged; empty: the best of an earlier search, over 400 rounds.
-TRIED = FOLDER / "rates.csv"
+TRIED = lines_of(FOLDER / "rates.csv")
 # Federation -> method -> (algorithm, local rate), the most accurate.
 RATES: dict[str, dict[str, tuple[str, float]]] = collections.defaultdict(dict)
 for (_federation, _method), _best in best_of(TRIED, "federation", "method").items():
     RATES[_federation][_method] = _best["algorithm"], float(_best["rate"])
 # Method -> its name in tables of our own.
-LABELS = {line["method"]: line["label"] for line in lines_of(TRIED)}
+LABELS = {line["method"]: line["label"] for line in TRIED}
 
 TEXT = (
     "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, 100 for each of 100 clients; LeNet-5 with "

@@ -9,7 +9,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax.nn import logsumexp, one_hot
 
-from fedwin import core, local, losses
+from fedwin import core, local, losses, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
@@ -34,7 +34,7 @@ def not_true_divergence(logits, teacher, labels, temperature=1.0):
     other = 1 - one_hot(labels, logits.shape[-1])
 
     def log_softmax(f):
-        f = f.astype(jnp.promote_types(f.dtype, jnp.float32)) / temperature
+        f = tree.at_least_float32(f) / temperature
         return f - logsumexp(f, axis=-1, b=other, keepdims=True)
 
     log_p, log_q = log_softmax(logits), log_softmax(teacher)

@@ -10,6 +10,7 @@ from jax import lax
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
+from fedwin import tree
 from fedwin.errors import UserError
 from fedwin.models.layers import Dense
 
@@ -34,7 +35,7 @@ def rotate(x, base: float = ROTARY_BASE):
     half = x.shape[-1] // 2
     frequencies = base ** (-jnp.arange(half) / half)
     angles = (jnp.arange(x.shape[1])[:, None] * frequencies)[:, None]
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = tree.at_least_float32(x)
     first, second = wide[..., :half], wide[..., half:]
     cos, sin = jnp.cos(angles), jnp.sin(angles)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)

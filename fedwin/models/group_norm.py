@@ -9,6 +9,7 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from fedwin import tree
 from fedwin.models.convolution import onednn
 
 
@@ -53,7 +54,7 @@ def group_norm(x, scale, bias, add=None, *, groups: int, epsilon: float, relu: b
 def _normalized(options: Options, x, scale, bias):
     """The sums run over the positions first and over a group's channels afterwards; then y = a x + b is one pass."""
     each = x.shape[-1] // options.groups
-    wide = x.reshape(x.shape[0], -1, x.shape[-1]).astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = tree.at_least_float32(x.reshape(x.shape[0], -1, x.shape[-1]))
     count = wide.shape[1] * each
 
     def group_mean(sums):  # [B, C] -> the mean of each channel's group, [B, C]

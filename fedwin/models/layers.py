@@ -10,8 +10,8 @@ from jax import lax
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
+from fedwin import tree
 from fedwin.models.convolution import Conv
-from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.group_norm import group_norm
 
 Initializer = Callable[..., jax.Array]
@@ -57,7 +57,7 @@ _product.defjvps(lambda tangent, y, x, kernel: lax.dot(tangent, kernel), _tangen
 
 def _dot_general(x, kernel, *axes, **options):
     few = x.ndim == 2 and kernel.shape[-1] <= FEW_OUTPUTS and set(options.values()) <= {None}
-    return at_least_float32(_product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options))
+    return tree.at_least_float32(_product(x, kernel) if few else lax.dot_general(x, kernel, *axes, **options))
 
 
 class Dense(nn.Dense):
@@ -153,7 +153,7 @@ class BatchNorm(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
-        wide = x.reshape(x.shape[0], -1, channels).astype(jnp.promote_types(x.dtype, jnp.float32))
+        wide = tree.at_least_float32(x.reshape(x.shape[0], -1, channels))
         if not train:
             mean, var = running_mean.value, running_var.value
         else:

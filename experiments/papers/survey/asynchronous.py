@@ -6,7 +6,7 @@ import pathlib
 from .. import standin
 from ..items import Item, Override, Variation
 from ..measures import AfterSeconds
-from ..remarks import best_of
+from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
 from .cifar16 import IMA, WINDOWS
@@ -32,7 +32,7 @@ COLUMNS = tuple(
     for concurrency in CONCURRENCY
 )
 # (row, column) -> rate: the best of those that were tried, by the model's accuracy (%) on held-out examples.
-_BEST = best_of(pathlib.Path(__file__).with_suffix(".csv"), "method", "column")
+_BEST = best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "method", "column")
 RATES = {place: float(one["rate"]) for place, one in _BEST.items()}
 OF_RATES = tuple(
     Override(Variation(f"{row}_{column}", paper=Fields(client_lr=rate)), rows=(row,), columns=(column,))

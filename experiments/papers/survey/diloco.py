@@ -6,7 +6,7 @@ from typing import Any
 from ..ima.settings import averaging
 from ..items import Item, Override, Variation, columns
 from ..measures import MeanLoss
-from ..remarks import best_of
+from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 
 # A character transformer of 0.06 M parameters, 4 workers with 9 or 10 plays each, H = 25 AdamW steps of 2 x 64
@@ -53,7 +53,7 @@ _SINGLE: dict[str, tuple[str, dict[str, Variation]]] = {
 }
 SINGLE = tuple(Variation(name, label) for name, (label, _) in _SINGLE.items())
 # Row -> inner rate: the best of those that were tried, by the loss of the last models on rows that workers hold out.
-_BEST = best_of(pathlib.Path(__file__).with_suffix(".csv"), "row", by="loss")
+_BEST = best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "row", by="loss")
 RATES = {row: float(one["rate"]) for (row,), one in _BEST.items()}
 OVERRIDES = (
     *(

@@ -9,7 +9,7 @@ from fedwin.data.sources.cifar_names import CIFAR10
 from .. import standin
 from ..items import Item, Override, Variation
 from ..measures import MeanLast
-from ..remarks import best_of
+from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
 from .cifar16 import WINDOWS
@@ -51,7 +51,7 @@ CLASSES = tuple(
     for number, name in enumerate(CIFAR10)
 )
 # The best of those that were tried, by the model's accuracy (%) on held-out examples.
-_BEST = best_of(pathlib.Path(__file__).with_suffix(".csv"), "method", "column")
+_BEST = best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "method", "column")
 SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedwin import tree
 from fedwin.errors import UserError
-from fedwin.models.convolution.conv import at_least_float32
 
 
 def check_input_shape(name, input_shape) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)
     if bias in params:
         logits = logits + jnp.asarray(params[bias], dtype)
-    return at_least_float32(logits)
+    return tree.at_least_float32(logits)
 
 
 def is_linear(params, path, weight: str, width: int) -> bool:

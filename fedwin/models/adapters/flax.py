@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from fedwin import jax_config
+from fedwin import jax_config, tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
@@ -20,7 +20,6 @@ from fedwin.models.adapters.classifier import (
     traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
-from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.model import Model, Output, compute_dtype
 
 
@@ -163,6 +162,6 @@ def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
 
         forward = lower_convolutions(forward) if lower else forward
         (logits, features), updated = forward(values, batch["x"], batch.get("mask"), key)
-        return Output(at_least_float32(logits), features, updated.get("batch_stats", variables.stats))
+        return Output(tree.at_least_float32(logits), features, updated.get("batch_stats", variables.stats))
 
     return apply

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 
+from fedwin import tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
@@ -17,7 +18,6 @@ from fedwin.models.adapters.classifier import (
     traced_shapes,
 )
 from fedwin.models.convolution import lower_convolutions
-from fedwin.models.convolution.conv import at_least_float32
 from fedwin.models.model import Model, Output
 
 
@@ -208,6 +208,6 @@ def _apply(functions: NetworkFunctions, recorded: tuple[str, ...]):
             return logits, features, stats
 
         logits, features, stats = lower_convolutions(forward)(variables.params, variables.stats, batch, key)
-        return Output(at_least_float32(logits), features, stats)
+        return Output(tree.at_least_float32(logits), features, stats)
 
     return apply

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from fedwin import tree
 from fedwin.models.convolution.dense_conv import convolve
 from fedwin.models.convolution.im2col import depthwise, grouped, pad
 
@@ -67,15 +68,12 @@ def conv_general_dilated(
     return y if back == list(range(lhs.ndim)) else y.transpose(back)
 
 
-def at_least_float32(x):
-    """Returns x in float32, or unchanged if its dtype is wider."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
-
-
 class Conv(nn.Conv):
     """flax.linen.Conv, computed with `conv_general_dilated`; the bias is added, and its gradient summed, in float32."""
 
-    conv_general_dilated: Callable = lambda *args, **options: at_least_float32(conv_general_dilated(*args, **options))
+    conv_general_dilated: Callable = lambda *args, **options: tree.at_least_float32(
+        conv_general_dilated(*args, **options)
+    )
 
     def __call__(self, x):
         return jnp.asarray(super().__call__(x), self.dtype)
