@@ -1,6 +1,5 @@
 """JAX's configuration: devices, processes and cache before its backend starts; precision and random numbers of runs."""
 
-import concurrent.futures
 import contextlib
 import os
 from collections.abc import Iterator
@@ -102,30 +101,31 @@ def check_backend() -> None:
 
 @contextlib.contextmanager
 def settings(precision: str) -> Iterator[None]:
-    """Computes the body with the precision and the random numbers of a run; afterwards JAX is configured as before.
+    """Computes the body with the precision and the random numbers of a run, in this thread alone.
 
     Products of float32 are exact float32 on every device, except with 'tf32'. Random numbers are the same under all
-    environment variables and options of the user. The settings hold in all threads, which read rows and examples.
+    environment variables and options of the user. JAX's checks for NaN, infinities and promotions are off: a run has
+    NaN in the place of what it does not compute, and finds a loss that is not finite by itself.
 
     Args:
       precision: of the run (--precision).
     """
     check_backend()
-    double, product = precision == "float64", None if precision == "tf32" else "highest"
-    wanted = {
-        "jax_enable_x64": double,
-        "jax_default_matmul_precision": product,
-        "jax_threefry_partitionable": True,
-        "jax_default_prng_impl": "threefry2x32",
-        "jax_random_seed_offset": 0,
-    }
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # which does not see a context of the caller's thread
-        before = thread.submit(lambda: {name: getattr(jax.config, name) for name in wanted}).result()
-    try:
-        for name, value in wanted.items():
-            jax.config.update(name, value)
-        with jax.enable_x64(double), jax.default_matmul_precision(product):
-            yield
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
+    options = (
+        jax.enable_x64(precision == "float64"),
+        jax.default_matmul_precision(None if precision == "tf32" else "highest"),
+        jax.threefry_partitionable(True),
+        jax.default_prng_impl("threefry2x32"),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+    )
+    offset = jax.config.values["jax_random_seed_offset"]
+    with contextlib.ExitStack() as entered:
+        if offset:  # the only one that holds in all threads
+            entered.callback(jax.config.update, "jax_random_seed_offset", offset)
+            jax.config.update("jax_random_seed_offset", 0)
+        for option in options:
+            entered.enter_context(option)
+        yield

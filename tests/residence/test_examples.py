@@ -57,7 +57,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
 def test_the_clients_weights_have_the_precision_of_the_run(dtype):
     fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
     with jax.enable_x64(dtype == np.float64):
-        found = examples.StreamedExamples(fed, 9, 1)
+        found = examples.StreamedExamples(fed, 9, 1, jax.device_put)
         streamed, rows = found.load(Cohort.of(ids))
         weights = fed.store().weight, streamed.weight[rows[0]], fed.shapes().weight
         found.close()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 from flax import linen as nn
 
 import fedwin
-from fedwin import data, models
+from fedwin import data, jax_config, models
 from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
@@ -204,11 +205,24 @@ def test_bfloat16_keeps_float32_parameters(tmp_path):
 
 
 def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
-    """A float64 run is trained and loaded in a program that computes with float32."""
-    names = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "default_prng_impl")
+    """A float64 run is trained, beside a run in another thread, and loaded in a program that computes with float32."""
+    names = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "default_prng_impl", "debug_nans")
     before = [getattr(jax.config, f"jax_{name}") for name in names]
     mine = placed(SMALL, tmp_path / "wide", precision="float64", model="logistic", num_rounds=1, **PLAIN)
-    fedwin.run(mine, quiet=True)
+    begun, over = threading.Event(), threading.Event()
+
+    def beside():
+        with jax_config.settings("float64"):
+            begun.set()
+            over.wait()
+
+    thread = threading.Thread(target=beside, daemon=True)
+    thread.start()
+    begun.wait()
+    assert [getattr(jax.config, f"jax_{name}") for name in names] == before
+    with jax.debug_nans(True), jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        fedwin.run(mine, quiet=True, on_eval=lambda *_: over.set())
+    thread.join()
     trained = fedwin.load(tmp_path / "wide")
     assert {leaf.dtype for leaf in jax.tree.leaves(trained.variables.params)} == {np.dtype(np.float64)}
     assert trained.logits(np.zeros((2, *trained.prepared.dataset.train["x"].shape[1:]))).dtype == np.float64
