@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
+
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, PositiveInt, Range, check_value
@@ -297,15 +299,16 @@ class Config(
         return super().__new__(cls)
 
     def __post_init__(self):
-        for name in INTEGER_LISTS:
-            if isinstance(values := getattr(self, name), (list, tuple)):
-                object.__setattr__(self, name, [_integer(value) for value in values])
-        for field in dataclasses.fields(self):  # equal numbers have equal hashes
+        for field in dataclasses.fields(self):  # equal values have equal hashes
             value = getattr(self, field.name)
-            if field.name in INTEGERS_IF_WHOLE:
-                object.__setattr__(self, field.name, integer_if_whole(value))
+            value = value.item() if isinstance(value, np.generic) else value
+            if isinstance(value, (list, tuple)):  # a list that nobody else changes
+                value = [_integer(item) if field.name in INTEGER_LISTS else item for item in value]
+            elif field.name in INTEGERS_IF_WHOLE:
+                value = integer_if_whole(value)
             elif type(field.default) is float and type(value) is int and abs(value) <= MOST:
-                object.__setattr__(self, field.name, float(value))
+                value = float(value)
+            object.__setattr__(self, field.name, value)
 
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; choices are checked when they are built."""
@@ -313,7 +316,7 @@ class Config(
             value = getattr(self, field.name)
             if not isinstance(default_of(field), list):
                 check_value(field.name, field.type, value)
-            elif not isinstance(value, (list, tuple)):
+            elif not isinstance(value, list):
                 raise UserError(f"{field.name}={value!r} must be a list.")
             elif field.name not in INTEGER_LISTS and not all(isinstance(item, str) for item in value):
                 raise UserError(f"{field.name}={value!r} must be a list of strings.")
@@ -368,10 +371,11 @@ class Config(
 
 
 def _integer(value: object) -> object:
-    """Returns a string of digits as an integer, anything else unchanged."""
+    """Returns a string of digits, and an integer of numpy, as one of Python, anything else unchanged."""
     text = value.strip() if isinstance(value, str) else value
     # isdecimal accepts digits of other scripts, which int would read, too.
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else value
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20
+    return int(value) if is_number or isinstance(value, np.integer) else value
 
 
 def integer_if_whole(value: object) -> object:

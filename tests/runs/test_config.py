@@ -90,8 +90,13 @@ def test_a_client_without_examples_and_labels_outside_the_classes():
     refused("record [0-9]+: label 4 is not in 0..3", federate, bad, federations.partition())
 
 
-def test_equal_numbers_have_one_type():
-    """Text of flags, integers and floats give the same config, the same hash and the same JSON."""
+def test_equal_values_have_one_type():
+    """Text of flags, integers, floats, numpy's numbers and tuples give the same config, hash and JSON."""
+    watching = ["ema"]
+    made = Config(observe=watching, wrap=("swa",), seeds=("0", np.int64(1)), num_rounds=np.int32(3), shuffle=np.False_)
+    watching.append("swa")
+    assert made == Config(observe=["ema"], wrap=["swa"], seeds=[0, 1], num_rounds=3, shuffle=False)
+    assert type(made.num_rounds) is type(made.seeds[1]) is int
     assert type(dataclasses.replace(BASE, client_lr=1).client_lr) is float
     for value in (1, 1.0, 2, 2.0):
         made = dataclasses.replace(BASE, local_epochs=value)
