@@ -71,6 +71,7 @@ def as_fedjax(
       total_examples: examples of all clients together, for algorithms that read a client's share of them.
       max_clients: upper bound on the clients of a cohort; a larger cohort compiles again.
       largest: upper bound on the examples of a client; a larger client compiles again.
+      compiler_options: option of XLA -> value, for jax.jit; None: those of fedwin's runs.
 
     Returns:
       A fedjax.FederatedAlgorithm; see the docstring of fedwin.fedjax_bridge for its functions.
@@ -83,8 +84,8 @@ def as_fedjax(
     more = dict(client_optimizer=client_optimizer, wrap=wrap or None, sample_batch=sample_batch)
     numbers = dict(num_clients=num_clients, clients_per_round=clients_per_round, num_rounds=num_rounds)
     sizes = dict(max_clients=max_clients, largest=largest, num_classes=num_classes, total_examples=total_examples)
-    _check(algorithm, choice | numbers, sizes, wrap, observers)
-    built = _built(algorithm, choice, more | numbers)
+    _check(choice | numbers, sizes, wrap, observers, compiler_options)
+    built = _built(algorithm, choice, more, numbers)
     if strategy == "default":
         strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
     mapping = strategies.STRATEGIES.build(strategy)
@@ -94,7 +95,7 @@ def as_fedjax(
     return fedjax.FederatedAlgorithm(rounds.init, rounds)
 
 
-def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, observers) -> None:
+def _check(needed: dict[str, Any], sizes: dict[str, Any], wrap, observers, compiler_options) -> None:
     """Raises UserError for arguments of a wrong type or an impossible value."""
     model, hparams, rate = needed["model"], needed["batch_hparams"], needed["client_lr"]
     counts = {name: needed[name] for name in ("num_clients", "clients_per_round", "num_rounds")}
@@ -109,14 +110,21 @@ def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, obser
     if isinstance(wrap, str) or not isinstance(wrap, Sequence):
         raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as ['ima:window=5'].")
     known = isinstance(observers, dict) and all(isinstance(each, Observer) for each in observers.values())
+    if compiler_options is not None and not isinstance(compiler_options, dict):
+        raise UserError(f"as_fedjax: compiler_options={compiler_options!r} must be a dict, option -> value.")
     if observers is not None and not known:
         raise UserError("as_fedjax: observers must be a dict, name -> Observer, as observers.build_all returns.")
 
 
-def _built(algorithm, needed: dict[str, Any], more: dict[str, Any]) -> Algorithm:
-    """Returns the algorithm, built if it is a choice; raises UserError for missing or superfluous arguments."""
+def _built(algorithm, needed: dict[str, Any], more: dict[str, Any], numbers: dict[str, int | None]) -> Algorithm:
+    """Returns the algorithm with its wrappers, built if it is a choice; the arguments are those of as_fedjax.
+
+    Raises:
+      UserError: for missing or superfluous arguments, an unknown name or parameter, unsupported batches, or a missing
+        number that the algorithm reads.
+    """
     if isinstance(algorithm, Algorithm):
-        for name, value in (needed | more).items():
+        for name, value in (needed | more | numbers).items():
             if value is not None:
                 raise UserError(f"as_fedjax: {name} is for an algorithm given by its name; a built one has it already.")
         return algorithm
@@ -125,7 +133,15 @@ def _built(algorithm, needed: dict[str, Any], more: dict[str, Any]) -> Algorithm
     for name, value in needed.items():
         if value is None:
             raise UserError(f"as_fedjax: '{algorithm}' needs {name}=... (or build the algorithm yourself).")
-    return build_algorithm(algorithm, **needed, **more)
+    choice, model, sample_batch = ALGORITHMS.check(algorithm), needed["model"], more["sample_batch"]
+    if sample_batch is None and reads(ALGORITHMS[choice.name], "model"):
+        raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
+    network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
+    setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
+    solve = build_solver(**needed, client_optimizer=more["client_optimizer"])
+    around = [WRAPPERS.check(text) for text in more["wrap"] or ()]
+    wrappers = together([WRAPPERS.build(each, dataclasses.replace(setting, owner=each.name)) for each in around])
+    return wrapped(ALGORITHMS.build(choice, setting, wrapped_solver(solve, wrappers)), wrappers)
 
 
 _NUMBERS = {
@@ -147,6 +163,8 @@ class PartialSetting:
     numbers: dict[str, int | None]
     init_fn: Callable
     model: Any = None
+    most_rounds = None  # the program may run any number of rounds
+    sampling = None  # the program draws the clients
 
     def __getattr__(self, name: str) -> int:
         """Returns K, |S| or T by its name; raises UserError if it was not given."""
@@ -158,14 +176,6 @@ class PartialSetting:
         return value
 
     @property
-    def most_rounds(self) -> None:
-        return None  # the program may run any number of rounds
-
-    @property
-    def sampling(self) -> None:
-        return None  # the program draws the clients
-
-    @property
     def participation(self) -> float:
         """Participation ratio C = |S| / K."""
         return self.clients_per_round / self.num_clients
@@ -173,32 +183,6 @@ class PartialSetting:
     @property
     def key(self):
         return core.Setting(0, 0, 0).key  # raises UserError
-
-
-def build_algorithm(
-    choice: str | Choice,
-    model: fedjax.Model,
-    batch_hparams: fedjax.ShuffleRepeatBatchHParams,
-    client_lr: float,
-    client_optimizer: optax.GradientTransformation | None = None,
-    wrap: Sequence[str] | None = None,
-    sample_batch: dict[str, Any] | None = None,
-    **numbers: int | None,
-) -> Algorithm:
-    """Builds an algorithm with its wrappers; the arguments are those of as_fedjax.
-
-    Raises:
-      UserError: for an unknown name or parameter, unsupported batches, or a missing number that the algorithm reads.
-    """
-    choice = ALGORITHMS.check(choice)
-    if sample_batch is None and reads(ALGORITHMS[choice.name], "model"):
-        raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
-    network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
-    setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
-    solve = build_solver(model, batch_hparams, client_lr, client_optimizer)
-    around = [WRAPPERS.check(text) for text in wrap or ()]
-    wrappers = together([WRAPPERS.build(each, dataclasses.replace(setting, owner=each.name)) for each in around])
-    return wrapped(ALGORITHMS.build(choice, setting, wrapped_solver(solve, wrappers)), wrappers)
 
 
 def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:
@@ -216,19 +200,15 @@ def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer
             "as_fedjax: client_optimizer must be an optax transformation at unit learning rate, e.g. "
             "optax.sgd(1.0, momentum=0.9) with client_lr=0.1; an optimizer of fedjax hides its learning rate."
         )
-    return local.Solver(solver_loss(model), client_lr, optimizer=optimizer, **batch_options(batch_hparams))
-
-
-def solver_loss(model: fedjax.Model):
-    """Returns the mean of model.train_loss over a batch, as in fedjax.model_grad, as a loss of local.Solver."""
     # Below fedjax's own jit, so that convolutions can be lowered.
     forward = lower_convolutions(inspect.unwrap(model.apply_for_train))
     train_loss = inspect.unwrap(model.train_loss)
 
-    def value(params, batch, key, info):
+    def loss(params, batch, key, info):  # the mean, as in fedjax.model_grad
         return losses.masked_mean(train_loss(batch, forward(params, batch, key)), batch)
 
-    return losses.stateless(value)
+    options = batch_options(batch_hparams)
+    return local.Solver(losses.stateless(loss), client_lr, optimizer=optimizer, **options)
 
 
 def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def _key_data(rng: jax.Array) -> np.ndarray:
     """Returns the data of an old-style key, an array, or of a typed key; raises ValueError for any other array."""
     data = np.asarray(jax.random.key_data(rng) if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else rng)
     if data.dtype != np.uint32 or data.shape != (2,):
-        raise ValueError(f"rng is {data.dtype}{list(data.shape)}, not a key, uint32[2]")
+        raise ValueError(f"rng is {data.dtype}{list(data.shape)}, not a key of threefry, uint32[2]")
     return data
 
 

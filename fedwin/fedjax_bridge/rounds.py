@@ -122,11 +122,12 @@ class Rounds:
           params: initial parameters, or Variables for a model with statistics.
 
         Raises:
-          UserError: when there are no parameters, or clients would be weighed by their numbers.
+          UserError: when there are no parameters, or others than floats, or clients would be weighed by their numbers.
         """
-        if tree.is_empty(params):
-            raise UserError("as_fedjax: init takes the model's parameters, e.g. init(model.init(rng)); there are none.")
         model = params if isinstance(params, Variables) else Variables(params)
+        is_float = lambda leaf: jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact)
+        if tree.is_empty(params) or not all(map(is_float, jax.tree.leaves(model.params))):
+            raise UserError("as_fedjax: init takes the model's parameters, arrays of floats: init(model.init(rng)).")
         # A client's row is initialized when the client is first seen.
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))

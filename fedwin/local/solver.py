@@ -7,7 +7,7 @@ where a rule (fedwin.rules) computes direction and displacement from the mini-ba
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -125,6 +125,7 @@ class Solver:
     def __post_init__(self):
         check_values("Solver", PositiveInt, batch_size=self.batch_size)
         check_values("Solver", PositiveInt | None, max_epochs=self.max_epochs, steps=self.steps)
+        check_values("Solver", Literal["epoch", "repeat"], batching=self.batching)
         if not callable(self.epochs):
             check_values("Solver", Positive if isinstance(self.epochs, float) else PositiveInt, epochs=self.epochs)
         if not callable(self.loss):

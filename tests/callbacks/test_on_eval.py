@@ -80,10 +80,3 @@ def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():
     with pytest.raises(UserError, match=words) as caught:
         failing.evaluated({"seed": 0, "round": 6, "model": {"accuracy": 0.5}})
     assert isinstance(caught.value.__cause__, KeyError) and "\n" not in str(caught.value)
-
-
-def test_on_eval_is_a_function_or_a_callback(tmp_path):
-    for on_eval in (3, "patience", Recorder):
-        words = ["on_eval=", " is not a function; give a function (round, seed, read_outs"]
-        refused(words, fedwin.run, placed(SMALL, tmp_path / "run"), quiet=True, on_eval=on_eval)
-    assert not (tmp_path / "run").exists()

@@ -135,7 +135,6 @@ def test_what_is_missing_is_named():
     for classes, cohort, words in (None, clients, ""), (2, clients, "integers in 0..1; "), (3, halves, "in 0..2; "):
         fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
         refused(f"{words}set num_classes", fed.apply, fed.init(params), cohort)
-    refused("agnostic weighs clients by their numbers", as_fedjax(build("agnostic:lr=1")).init, params)
     fed = as_fedjax(build("fedavg"))
     refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
     for rng, words in (3, "'int' object"), (np.ones(2), "rng is float64"), (jax.random.key(0, impl="rbg"), "uint32"):
