@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +16,7 @@ from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
+from fedwin.registry.ranges import NonNegativeInt, check_values
 from fedwin.residence.blockwise import placed
 from fedwin.residence.examples import make_examples
 from fedwin.residence.rings import traceable, windows_of, with_newest_model, with_rings, without_vectors
@@ -109,12 +110,14 @@ def load(
     Raises:
       UserError: there is no such run, checkpoint or read-out; the data is not that of the run; or it needs imports.
     """
+    check_values("load", NonNegativeInt, seed=seed)
+    check_values("load", NonNegativeInt | None, round=round)
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
     checkpoints = seed_checkpoints(directory, seed)
     rounds = checkpoints.rounds()
-    round = max(rounds, default=-1) if round is None else round
+    seed, round = int(seed), max(rounds, default=-1) if round is None else int(round)
     leaves, _ = checkpoints.load(round) if round in rounds else ({}, {})
     absent = "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]
     objects: dict[str, Any] = {"data_dir": data_dir, "dataset": dataset, "model": model, "imports": imports}
@@ -345,11 +348,12 @@ def client_models(
     """
     trained = directory if isinstance(directory, TrainedModel) else load(directory, seed, round, **objects)
     prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
-    ids = np.asarray(list(clients), np.int32)
-    if not len(ids) or len(set(ids.tolist())) < len(ids) or ids.min() < 0 or ids.max() >= federation.num_clients:
-        raise UserError(f"clients={list(clients)}: give each once, of 0..{federation.num_clients - 1}.")
+    ids = np.asarray(list(clients) if isinstance(clients, Iterable) else clients)
+    known = ids.ndim == 1 and ids.dtype.kind in "iu" and np.isin(ids, np.arange(federation.num_clients)).all()
+    if not known or not len(ids) or len(np.unique(ids)) < len(ids):
+        raise UserError(f"clients={clients}: give a list of clients of 0..{federation.num_clients - 1}, each once.")
     with jax_config.settings(prepared.config.precision):
-        return _trained_clients(trained, ids)
+        return _trained_clients(trained, ids.astype(np.int32))
 
 
 def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:

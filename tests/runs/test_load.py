@@ -31,7 +31,7 @@ def own_data(tmp_path_factory):
 
 @pytest.mark.parametrize("seed, round, readout", [(0, None, "model"), (1, 8, "wima3")])
 def test_a_loaded_model_is_the_one_that_was_evaluated(finished, seed, round, readout):
-    trained = load(finished[0], seed=seed, round=round, readout=readout)
+    trained = load(finished[0], seed=np.int64(seed), round=round, readout=readout)
     assert trained.round == (round or 12)
     test = trained.prepared.dataset.test
     accuracy = (np.argmax(trained.logits(test["x"]), -1) == test["y"]).mean()
@@ -86,6 +86,9 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: client_models(finished, [1, 1]), "each once"),
         (lambda: client_models(finished, [20]), "0..19"),
         (lambda: client_models(finished, []), "each once"),
+        (lambda: client_models(finished, [0.5]), "clients=.0.5.: give a list"),
+        (lambda: client_models(finished, "12"), "clients=12: give a list"),
+        (lambda: load(finished, round="4"), "round='4' must be an integer"),
     ):
         refused(words, call)
 
