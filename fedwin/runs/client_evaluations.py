@@ -240,7 +240,8 @@ def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results
             "examples": federation.sizes[ids].astype(np.int32),
         }
         if federation.partition.ids is not None:
-            columns["id"] = np.char.decode(text) if (text := federation.partition.ids[ids]).dtype.kind == "S" else text
+            text = federation.partition.ids[ids]
+            columns["id"] = np.char.decode(text, "utf-8", "backslashreplace") if text.dtype.kind == "S" else text
         for kind, by_metric in results[name].items():
             for metric, mean in by_metric.items():
                 columns |= _columns(models, kind, metric, mean, columns["examples"])

@@ -287,6 +287,10 @@ def test_test_clients_are_matched_by_their_ids_and_the_others_are_unseen():
     assert len(trained) == 4
     sizes = dict(zip(federation.partition.ids.tolist(), found["seen"].federation.sizes.tolist(), strict=True))
     assert sizes == {name: TEST[k] for name, k in trained.items()}
+    ids = np.char.add(np.char.encode(federation.partition.ids), b"\xff")  # bytes that are no text
+    odd = dataclasses.replace(federation, partition=federation.partition._replace(ids=ids))
+    table = client_evaluations.table_of([], {"seen": found["seen"]._replace(federation=odd)}, {"seen": {}})
+    assert table["id"].tolist() == [f"{federation.partition.ids[k]}\\xff" for k in found["seen"].ids]
     strangers = found["unseen"].federation.partition
     assert set(strangers.ids) == set(data.test_natural.ids) - set(trained)
     # With held-out examples, test clients that never train remain.

@@ -119,11 +119,12 @@ def from_series(
 
 
 def _array(values, where: str) -> np.ndarray:
-    """Converts to an array; raises UserError if rows have different lengths."""
+    """Converts to an array in the machine's byte order; raises UserError if rows have different lengths."""
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         raise UserError(f"{where}: not an array; give all examples the same shape.") from error
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
@@ -132,6 +133,8 @@ def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
     Raises:
       UserError: not N clients, or ids that are NaN or neither numbers nor text.
     """
+    if clients.dtype.kind in "OT" and set(map(type, clients.tolist())) in ({str}, {bytes}, {int}):  # of pandas
+        clients = np.array(clients.tolist())
     if clients.shape != (examples,):
         raise UserError(f"{name}: {clients.shape} clients for {examples} training examples; give one for each.")
     if clients.dtype.kind not in "biufSU":
