@@ -201,7 +201,8 @@ def mean(values: PyTree, weight) -> Mean:
       values: x_i, a pytree; booleans and integers become floats.
       weight: w_i, [].
     """
-    floats = tree.map(lambda x: x if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.asarray(x, float), values)
+    kept = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact)
+    floats = tree.map(lambda x: jnp.asarray(x, None if kept(x) else float), values)
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), floats), jnp.asarray(weight, float))
 
 

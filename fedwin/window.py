@@ -146,7 +146,7 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32, weighted: int = 0
 
 def check_size(name: str, size) -> None:
     """Raises UserError unless `size` is an integer from 1 to MAX_ROUNDS; `name` is that of the hyper-parameter."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
         raise UserError(f"{name}={size}: a window holds at least 1 model; use an integer >= 1.")
     if size > MAX_ROUNDS:
         raise UserError(f"{name}={size} must be at most {MAX_ROUNDS}: rounds are 32-bit integers on the device.")
@@ -221,12 +221,12 @@ def weighted_mean(window: Window, weights):
       window: the vectors; W is at most its `weighted`.
       weights: c_j by age, newest first, [W]; 0 for vectors that have not been pushed yet.
     """
-    dtype = window.ring.dtype
+    dtype, weights = window.ring.dtype, jnp.asarray(weights, window.ring.dtype)
 
     def add(age, total):
         vector = _read(window.ring, window.count - 1, len(window.sizes) + age, age)
         # Behind a barrier the sum rounds alike wherever the vectors are.
-        return total + weights[age].astype(dtype) * _summable(lax.optimization_barrier(vector))
+        return total + weights[age] * _summable(lax.optimization_barrier(vector))
 
     total = lax.fori_loop(0, len(weights), add, jnp.zeros(window.ring.shape[1], dtype))
     return jnp.where(_spoiled(window, len(weights)), jnp.nan, total)

@@ -33,7 +33,7 @@ def test_the_mean_step_of_a_message_is_the_only_one_in_it():
 
 def test_booleans_and_integers_have_means():
     assert core.mean(jnp.array([True, False]), 3).total.tolist() == [3, 0]
-    assert core.mean(jnp.int32(5), 0.5).value == 5
+    assert core.mean(jnp.int32(5), 0.5).value == 5 and core.mean({"x": 1.5}, 2).value == {"x": 1.5}
 
 
 def test_averages_before_the_server_nest():

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+
+from fedwin.registry.ranges import one_of
 
 # Coverage of all intervals.
 CONFIDENCE = 0.95
@@ -122,6 +124,9 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
       method: 'none' corrects for nothing; 'holm' bounds the probability of any false rejection, 'benjamini_hochberg'
         the expected share of false ones among the rejections.
 
+    Raises:
+      UserError: for another method.
+
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979, https://www.jstor.org/stable/4615733.
     Benjamini and Hochberg, Controlling the False Discovery Rate, 1995, https://www.jstor.org/stable/2346101.
 
@@ -129,6 +134,7 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
       >>> [sum(rejected([0.001, 0.02, 0.03, 0.2], method)) for method in ("none", "holm", "benjamini_hochberg")]
       [3, 1, 3]
     """
+    one_of("rejected: method", method, get_args(Correction))
     p, count, level = np.asarray(p_values, np.float64), len(p_values), 1 - CONFIDENCE
     order = np.argsort(p, kind="stable")
     if method == "none":

@@ -1,11 +1,12 @@
 """The plane through three models: its axes, the models on it, and projections of other models."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from fedwin.analysis import models
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegative, Range, check_values
 
 
 class Plane(NamedTuple):
@@ -147,8 +148,8 @@ def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarra
     Raises:
       UserError: when the margin is negative or there are fewer than 2 points.
     """
-    if not margin >= 0 or isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise UserError(f"grid: margin={margin} must be >= 0 and points={points} an integer >= 2.")
+    check_values("grid", NonNegative, margin=margin)
+    check_values("grid", Annotated[int, Range(2)], points=points)
     low, high = corners(plane).min(0), corners(plane).max(0)
     widths = margin * np.array([plane.a2, plane.b3])
     a, b = (np.linspace(low[i] - widths[i], high[i] + widths[i], points) for i in range(2))

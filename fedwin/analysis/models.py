@@ -8,6 +8,7 @@ import numpy as np
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.registry.ranges import PositiveInt, check_values
 
 
 def array(name: str, values, *dimensions: int) -> np.ndarray:
@@ -127,7 +128,8 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
       The tree of `evaluate` with a leading axis, float64 [n].
 
     Raises:
-      UserError: when models are of different networks or not finite, or a row does not have one coefficient per model.
+      UserError: when models are of different networks or not finite, a row does not have one coefficient per model, or
+        chunk is below 1.
 
     Example:
       >>> import numpy as np
@@ -137,6 +139,7 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
     """
     rows = array("mixtures: coefficients", coefficients, 2)
     check_alike(models)
+    check_values("mixtures", PositiveInt | None, chunk=chunk)
     if rows.shape[1] != len(models):
         raise UserError(f"mixtures: rows of {rows.shape[1]} coefficient(s) for {len(models)} model(s).")
     if chunk is None:

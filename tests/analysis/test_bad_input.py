@@ -28,6 +28,8 @@ SQUARE = np.zeros((1, 2, 2))
         (lambda: analysis.plane(ONES, ONES, {"w": jnp.array([1.0, 2.0])}), "first two models are equal"),
         (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), margin=-1.0), "margin=-1.0"),
         (lambda: analysis.mixtures([ONES], [[0.5, 0.5]], bowl), "2 coefficient(s) for 1 model(s)"),
+        (lambda: analysis.mixtures([ONES], [[1.0]], bowl, chunk=0), "chunk=0"),
+        (lambda: analysis.rejected([0.01], "bonferroni"), "method=bonferroni must be one of"),
     ],
 )
 def test_bad_input_is_one_line(call, words):
