@@ -34,6 +34,7 @@ def by_seed(
     every: int = 1,
     stopped: Collection[int] = (),
     diverged: bool = False,
+    label: str = "",
 ) -> dict[int, dict[int, float]]:
     """Returns seed -> round -> value of one read-out, of the seeds that count.
 
@@ -43,6 +44,7 @@ def by_seed(
     Args:
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
       diverged: whether seeds that diverged count, too.
+      label: of the curve, for messages.
 
     Raises:
       UserError: there is no evaluation of the read-out, or it lacks the metric.
@@ -54,10 +56,11 @@ def by_seed(
             known |= dict.fromkeys(line[readout])
             if metric in line[readout]:
                 found.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
+    where = f"'{label}': " if label else ""
     if known and not found:
-        raise UserError(f"metric '{metric}': {readout} has {', '.join(known)}.")
+        raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}.")
     if not found:
-        raise UserError(f"there is no evaluation of {readout} to draw.")
+        raise UserError(f"{where}there is no evaluation of {readout} to draw.")
     end, lost = max(map(max, found.values())), diverged_at(lines, readout)
     counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in stopped
     return {seed: own for seed, own in found.items() if counts(seed)} or found
@@ -72,7 +75,7 @@ def curve(lines: list[Line], *which, **more) -> tuple[np.ndarray, np.ndarray]:
 
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
-    seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped).values()
+    seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped, label=source.label).values()
     shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
@@ -133,10 +136,7 @@ def compute(
         raise UserError("target, lowest and highest must be finite numbers; leave out those that are not.")
     entries = []
     for source in series:
-        try:
-            rounds, values = curve(source.lines, source.readout, metric, every, source.stopped)
-        except UserError as error:
-            raise UserError(f"'{source.label}': {error}") from error
+        rounds, values = curve(source.lines, source.readout, metric, every, source.stopped, label=source.label)
         shown = rounds >= source.since
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")

@@ -56,6 +56,8 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     assert found["methods"][1]["mean"] == pytest.approx([np.mean(np.arange(10, 20) / 20)] * 2)
     drawn(found, tmp_path)
     refused("'jagged'.*1 round", smoothness.compute, [Series("jagged", jagged[:2])])
+    for compute, *more in ((smoothness.compute,), (targets.compute, [0.3])):
+        refused("'jagged': metric 'loss2': model has ", compute, [Series("jagged", jagged)], *more, "loss2")
     assert smoothness.draw(found, None, "").axes[0].get_xlabel().endswith("10 rounds (mean of 2 seeds, dots: seeds)")
     drawn(smoothness.compute([Series("nan", [line(0, r, 0.1, "nan") for r in range(5)])], "loss"), tmp_path)
 
