@@ -147,12 +147,3 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
 def probe(strategy: Strategy = Strategy()):
     """Returns the evaluation of `network()`, as engine.Dispatch takes it."""
     return evaluate.make_probe(network(), augment.normalizer(None, None), evaluate.classification(), strategy)
-
-
-def evaluation_set(fed: Federation, strategy: Strategy = Strategy(), batch_size: int = 16):
-    """Returns the federation's test examples in batches, as `probe` takes them.
-
-    Args:
-      batch_size: B.
-    """
-    return evaluate.batches(fed.dataset.test, batch_size, strategy.num_devices)

@@ -20,7 +20,7 @@ def test_lowers(platform, name):
     watching = {"wima": observers.wima((observers.ReadOut("wima3", 3),))}
     rounds = engine.Dispatch(algorithm, watching, strategy, federations.probe(strategy)).rounds
     run, store = federations.start(algorithm, watching, fed, strategy)
-    test = federations.evaluation_set(fed, strategy)
+    test = engine.evaluate.batches(fed.dataset.test, 16, strategy.num_devices)
     plan = federations.cohorts(fed, 3, width=strategy.multiple(4))
     lowered = jax.jit(lambda *args: rounds(*args, n_max=20), donate_argnums=0)
     exported = export.export(lowered, platforms=[platform])(run, store, plan, test, 3, np.ones(3, bool))

@@ -19,7 +19,7 @@ def test_the_rings_are_written_in_place():
     cohorts = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *plans)
     options = federations.probe(), problems.compile_options()
     dispatch = engine.VmappedDispatch(algorithm, seen, Strategy(), *options, partitions_differ=False)
-    test, flags = federations.evaluation_set(fed), np.array([0, 1, 0, 1], bool)
+    test, flags = engine.evaluate.batches(fed.dataset.test, 16, 1), np.array([0, 1, 0, 1], bool)
     text = dispatch.compiled(run, store, cohorts, test, rounds, flags, int(fed.sizes.max())).as_text()
     ring = "f32[{},{},{}]".format(*run.observers["wima"].ring.shape)
     lines = [line for line in text.splitlines() if ring in line]
