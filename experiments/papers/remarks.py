@@ -26,9 +26,9 @@ def best_of(lines: list[dict[str, str]], *place: str, by: str = "accuracy") -> d
     Args:
       lines: of a CSV file, a setting each.
       place: the columns that say for what a setting was tried.
-      by: the column with the metric; empty in the only line of a place.
+      by: the column with the metric.
     """
-    better = lambda line: float(line[by] or 0) * (1 if by == "accuracy" else -1)
+    better = lambda line: float(line[by]) * (1 if by == "accuracy" else -1)
     return {tuple(line[column] for column in place): line for line in sorted(lines, key=better)}
 
 
