@@ -162,7 +162,7 @@ def _remedy(labels: np.ndarray) -> str:
 def count_classes(labels: np.ndarray, num_classes: int | None, task: str | None) -> int:
     """Returns the number of classes: as given, else the largest label + 1, or 1 for regression."""
     if num_classes is not None:
-        return num_classes
+        return int(num_classes)
     return 1 if task == "regression" else int(labels.max()) + 1
 
 

@@ -102,8 +102,7 @@ def _check(needed: dict[str, Any], sizes: dict[str, Any], wrap, observers, compi
     ranges.check_values("as_fedjax", ranges.PositiveInt | None, **counts, **sizes)
     if model is not None and not isinstance(model, fedjax.Model):
         raise UserError(f"as_fedjax: model is a {type(model).__name__}; give a fedjax.Model.")
-    if rate is not None:
-        ranges.check_values("as_fedjax", ranges.NonNegative, client_lr=rate)
+    ranges.check_values("as_fedjax", ranges.NonNegative | None, client_lr=rate)
     if isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
         counts = {name: getattr(hparams, name) for name in ("batch_size", "num_epochs", "num_steps")}
         ranges.check_values("as_fedjax: batch_hparams", ranges.PositiveInt | None, **counts)

@@ -13,7 +13,7 @@ from flax import linen as nn
 from fedwin.errors import UserError
 from fedwin.models.adapters.flax import from_flax
 from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.registry.ranges import Range
+from fedwin.registry.ranges import PositiveInt, Range, check_values
 
 # Widths: two adjacent layers of the largest have 4 TiB of weights.
 Width = Annotated[int, Range(1, 1 << 20)]
@@ -70,8 +70,7 @@ def network(name: str, takes: Examples = "any", *, label: str = "", **registered
 
 def check_examples(name: str, takes: Examples, input_shape: tuple[int, ...], num_classes: int) -> None:
     """Raises UserError unless a network takes the examples."""
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
-        raise UserError(f"{name}: num_classes={num_classes} must be an integer >= 1.")
+    check_values(name, PositiveInt, num_classes=num_classes)
     rank, description = _RANKS.get(takes, (len(input_shape), "examples that are not empty"))
     if len(input_shape) != rank or 0 in input_shape:
         raise UserError(f"{name} takes {description}, not examples of shape {input_shape}; choose another --model.")

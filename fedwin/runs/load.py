@@ -12,10 +12,11 @@ import numpy as np
 
 from fedwin import __version__, augment, core, engine, jax_config, local, plugins, tree
 from fedwin.core import Variables
-from fedwin.data import Dataset
+from fedwin.data import DATASETS, Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.models import Model, interchange, merged
+from fedwin.models import MODELS, Model, interchange, merged
+from fedwin.registry import parse
 from fedwin.registry.ranges import NonNegativeInt, check_values
 from fedwin.residence.blockwise import placed
 from fedwin.residence.examples import make_examples
@@ -249,6 +250,9 @@ def prepared_run(
     init_from = config.init_from if initial or config.lora else ""
     config = dataclasses.replace(config, init_from=init_from, fork_from="")
     plugins.load_for(directory, config.imports, imports)
+    for kind, given, known in ("dataset", dataset, DATASETS), ("model", model, MODELS):
+        if given is None and (name := parse(getattr(config, kind)).name) not in known:
+            raise UserError(f"{directory} was run with an object, {kind}={name}; give it as {kind}=... again.")
     prepared = prepare(config, dataset, model)
     for name, digest in directories.data_hashes(prepared.federations).items():
         if config_file.identity.data.get(name) != digest:
@@ -381,8 +385,7 @@ def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
         model = Variables(run.params, run.stats)
         blank = tree.map(lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), model)
         state = run._replace(table=_Row(client_rows, blank), observers={})
-        n_max = federation.bucket(ids)
-        after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, cohort)
+        after, _ = engine.one_round(algorithm, {}, Strategy(), federation.bucket(ids), state, store, cohort)
         return after.table.model
 
     models = jax.device_get(jax.jit(trained_models)(traceable(trained.run._replace(table=())), client_rows, store))

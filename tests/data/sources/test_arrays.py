@@ -19,8 +19,8 @@ def arrays(n=6):
 
 
 def test_arrays_with_and_without_clients():
-    dataset = data.from_arrays(*arrays())
-    assert dataset.num_classes == 3 and dataset.train["y"].dtype == np.int32 and dataset.natural is None
+    dataset = data.from_arrays(*arrays(), num_classes=np.int64(3))
+    assert repr(dataset.num_classes) == "3" and dataset.train["y"].dtype == np.int32 and dataset.natural is None
     x, *rest = arrays()
     swapped = data.from_arrays(x.astype(">f4"), *rest, clients=np.array([*"babbab"], object))
     assert swapped.train["x"].dtype == np.float32 and swapped.natural.ids.tolist() == ["a", "b"]
