@@ -210,10 +210,11 @@ def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
     before = [getattr(jax.config, f"jax_{name}") for name in names]
     mine = placed(SMALL, tmp_path / "wide", precision="float64", model="logistic", num_rounds=1, **PLAIN)
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        thread.submit(jax_config.settings("float64").__enter__).result()
+        thread.submit((beside := jax_config.settings("float64")).__enter__).result()
         assert [getattr(jax.config, f"jax_{name}") for name in names] == before
         with jax.debug_nans(True), jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
             fedwin.run(mine, quiet=True)
+        thread.submit(beside.__exit__, None, None, None).result()
     trained = fedwin.load(tmp_path / "wide")
     assert {leaf.dtype for leaf in jax.tree.leaves(trained.variables.params)} == {np.dtype(np.float64)}
     assert trained.logits(np.zeros((2, *trained.prepared.dataset.train["x"].shape[1:]))).dtype == np.float64

@@ -21,8 +21,7 @@ def arrays(n=6):
 def test_arrays_with_and_without_clients():
     dataset = data.from_arrays(*arrays(), num_classes=np.int64(3))
     assert repr(dataset.num_classes) == "3" and dataset.train["y"].dtype == np.int32 and dataset.natural is None
-    x, *rest = arrays()
-    swapped = data.from_arrays(x.astype(">f4"), *rest, clients=np.array([*"babbab"], object))
+    swapped = data.from_arrays(arrays()[0].astype(">f4"), *arrays()[1:], clients=np.array([*"babbab"], object))
     assert swapped.train["x"].dtype == np.float32 and swapped.natural.ids.tolist() == ["a", "b"]
     dataset = data.from_arrays(*arrays(), clients=[2, 1, 2, 10, 1, 2])
     part = data.make_partition(dataset, None, None, 0)
