@@ -47,15 +47,16 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
     """
     _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
-    check_user_errors(builder, p, rounds)
-    bench = Bench(builder, p, wrappers, rounds)
-    check_loop(bench)
-    check_padding(bench)
-    check_observers(bench)
-    for strategy in default_strategies() if strategies is None else strategies:
-        check_strategy(bench, strategy)
-    if degenerate is not None:
-        check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
+    with jax.debug_nans(False):  # NaN is in the place of what is not computed
+        check_user_errors(builder, p, rounds)
+        bench = Bench(builder, p, wrappers, rounds)
+        check_loop(bench)
+        check_padding(bench)
+        check_observers(bench)
+        for strategy in default_strategies() if strategies is None else strategies:
+            check_strategy(bench, strategy)
+        if degenerate is not None:
+            check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
     name = builder if isinstance(builder, str) else getattr(builder, "__name__", "the method")
     print(f"{name}: the contract holds.")
 

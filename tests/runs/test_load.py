@@ -101,8 +101,7 @@ def arrays(seed):
 
 def test_other_data_of_the_same_shape_is_refused(own_data):
     for evaluate in (load, lambda directory, **objects: client_models(directory, [0], **objects), prepared_run):
-        words = "was run on other data than dataset=.* has; give the run's own data"
-        refused(words, evaluate, own_data, dataset=arrays(1))
+        refused("on other data than dataset=.* has; give the run's own data", evaluate, own_data, dataset=arrays(1))
         refused("was run with an object, dataset=arrays; give it as dataset=", evaluate, own_data)
 
 

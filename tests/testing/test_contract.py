@@ -104,7 +104,8 @@ def sign_sgd(setting, solve, *, server_lr=0.05):
 
 
 def test_a_users_own_method_in_one_line(capsys):
-    testing.check_algorithm(sign_sgd, strategies=())
+    with jax.debug_nans(True):
+        testing.check_algorithm(sign_sgd, strategies=())
     assert capsys.readouterr().out == "sign_sgd: the contract holds.\n"
 
 
