@@ -181,19 +181,15 @@ class Checkpoints:
             for damaged, reason in skipped.items():
                 line = f"warning: {reason} Falling back to the checkpoint of round {round}."
                 print(line, file=sys.stderr, flush=True)
-                self._set_aside(damaged)
+                target = self.directory / f"damaged_{damaged}"  # not deleted: no data of the user is lost silently
+                while target.exists():
+                    target = target.with_name(f"{target.name}_again")
+                (self.directory / str(damaged)).rename(target)
+                self.close()
             return leaves, extra
         if skipped:
             raise UserError(f"{next(iter(skipped.values()))} No other checkpoint in {self.path} can be used either.")
         return None
-
-    def _set_aside(self, round: int) -> None:
-        """Renames a checkpoint; it is not deleted, so that no data of the user is lost silently."""
-        target = self.directory / f"damaged_{round}"
-        while target.exists():
-            target = target.with_name(f"{target.name}_again")
-        (self.directory / str(round)).rename(target)
-        self.close()
 
     def close(self) -> None:
         """Closes the orbax manager."""
@@ -379,7 +375,7 @@ def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
     values = []
     for name, like in wanted.items():
         value = leaves[name]
-        expected = jax.random.key_data(like) if tree.is_key(like) else like
+        expected = jax.eval_shape(jax.random.key_data, like) if tree.is_key(like) else like
         if value.shape != expected.shape or value.dtype != expected.dtype:
             raise UserError(
                 f"the checkpoint's '{name}' is {value.dtype}{list(value.shape)}, the run's is "

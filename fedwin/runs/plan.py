@@ -17,7 +17,7 @@ from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES
 from fedwin.residence.examples import TrainingExamples, example_memory, should_stream
 from fedwin.residence.rings import max_earlier, old_models_of, windows_of
-from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, table_kind
+from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
@@ -317,7 +317,12 @@ class RunPlan:
         elif self.table == "file":
             table = in_transfer + INDEX_BYTES * self.prepared.setting.num_clients
             saved = saved._replace(table=())
-        return {"client table": table, "windows": self.windows.host_bytes, "checkpoint": _saving_bytes(saved)}
+        # A checkpoint is written from copies of small arrays, and from one block of large ones at a time.
+        leaves = jax.tree.leaves((_without_table(saved), saved.table))
+        small = tree.nbytes([leaf for leaf in leaves if not is_large(leaf)])
+        blocks = [max(BLOCK_BYTES, tree.nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
+        saving = COPIES_IN_SAVING * small + max(blocks, default=0)
+        return {"client table": table, "windows": self.windows.host_bytes, "checkpoint": saving}
 
     def _disk_bytes(self) -> dict[str, int]:
         """Returns part -> bytes of the checkpoints, client rows and windows of all seeds."""
@@ -399,6 +404,9 @@ def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()
     table = table_kind(prepared.algorithm, prepared.shapes.params, clients, config.table, room)
+    rows = jax.tree.leaves(row_shapes(prepared.algorithm, prepared.shapes.params))
+    if table != "device" and any(map(tree.is_key, rows)):
+        raise UserError(f"table={table}: clients keep PRNG keys; keep jax.random.key_data(key), or set --table=device.")
     groups = seed_groups(config.seeds, config.seeds_at_once)
     return RunPlan(prepared, strategy, table, _window_plan(prepared), groups, traffic)
 
@@ -451,11 +459,3 @@ def _device_bytes(shapes, placed) -> int:
 
 def _without_table(run: engine.RunState) -> PyTree:
     return run.params, run.stats, run.state, run.observers, run.round
-
-
-def _saving_bytes(run: engine.RunState) -> int:
-    """Returns the bytes in main memory for writing a checkpoint: copies of small arrays, one block of large ones."""
-    leaves = jax.tree.leaves((_without_table(run), run.table))
-    small = tree.nbytes([leaf for leaf in leaves if not is_large(leaf)])
-    blocks = [max(BLOCK_BYTES, tree.nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
-    return COPIES_IN_SAVING * small + max(blocks, default=0)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import engine
+from fedwin import engine, tree
 from fedwin.core import Variables
 from fedwin.data.federation import Federation
 from fedwin.errors import UserError
@@ -313,11 +313,9 @@ def check_fork(config: Config, start: Start, sampler: Sampler) -> None:
             kept = next(len(leaf) for name, leaf in fork.saved.items() if name.startswith(OLD_MODELS))
             seconds = fork.counts["simulated"]["seconds"]
             check_arrivals(config, sampler, seed, fork.source.round, seconds, kept)
-        fresh = jax.eval_shape(functools.partial(start, seed, 1, window_rounds=1))
-        blank = jax.tree.map(
-            lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
-            without_vectors(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
-        )
+        plain = lambda leaf: jax.random.key_data(leaf) if tree.is_key(leaf) else leaf
+        fresh = jax.eval_shape(lambda: jax.tree.map(plain, start(seed, 1, window_rounds=1)))
+        blank = jax.tree.map(lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype), without_vectors(fresh))
         own = DeviceTable(1).checkpoint_form(blank)
         shapes = named_leaves(own)
         for name, value in fork.leaves(own).items():

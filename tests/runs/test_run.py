@@ -12,14 +12,14 @@ import pytest
 from flax import linen as nn
 
 import fedwin
-from fedwin import data, jax_config, models
+from fedwin import ALGORITHMS, data, jax_config, models
 from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome, interrupted
-from tests.small_runs import lines, placed, run_in
+from tests.small_runs import lines, placed, run_in, small
 
 SMALL = dataclasses.replace(
     RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3
@@ -221,3 +221,15 @@ def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
     refused("nosuch", fedwin.check, dataclasses.replace(mine, algorithm="nosuch"))
     assert [getattr(jax.config, f"jax_{name}") for name in names] == before
     assert jnp.ones(()).dtype == np.float32
+
+
+def test_states_of_prng_keys_are_forked_and_stay_on_the_device(tmp_path, monkeypatch):
+    keys = dict(init=lambda params, key: key, client_init=lambda params, id, key: key)
+    builder = lambda setting, solve: ALGORITHMS.build("fedavg", setting, solve)._replace(**keys)
+    monkeypatch.setitem(ALGORITHMS, "with_keys", builder)  # not for other tests
+    ALGORITHMS.register("with_keys", builder)
+    config = small(algorithm="with_keys")
+    run_in(config, tmp_path / "whole")
+    run_in(config, tmp_path / "fork", fork_from=f"{tmp_path}/whole@4")
+    assert lines(tmp_path / "fork")[-1] == lines(tmp_path / "whole")[-1]
+    refused("table=host: clients keep PRNG keys; .*--table=device", run_in, config, tmp_path / "host", table="host")
