@@ -11,8 +11,6 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt
 
-AUGMENTATIONS = Registry("augmentation")
-
 
 class Augmentation(NamedTuple):
     """Transformation of images before normalization.
@@ -29,6 +27,8 @@ class Augmentation(NamedTuple):
     evaluation: Callable = lambda images: images
     needs_images: bool = True
 
+
+AUGMENTATIONS = Registry("augmentation", builds=Augmentation)
 
 # The identity, for examples of any shape.
 NONE = Augmentation("none", lambda examples, key: examples, needs_images=False)

@@ -19,9 +19,6 @@ from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, Positive, Range
 from fedwin.sampling import uniforms
 
-# Builders have the signature builder(*, option=...) -> Clock.
-CLOCKS = Registry("clock")
-
 _TAG = 0xC10C4
 
 
@@ -56,8 +53,15 @@ class Clock(NamedTuple):
 
     def round(self, seed: int, ids: np.ndarray, load: Load, missing: int = 0) -> float:
         """Returns the seconds of a round, those of its slowest client; `missing` clients do not answer."""
-        slowest = float(self.seconds(seed, ids, load).max(initial=0.0))
+        seconds = np.asarray(self.seconds(seed, ids, load))
+        if seconds.shape != ids.shape or not np.all(np.isfinite(seconds) & (seconds >= 0)):
+            raise UserError(f"clock: its seconds must be {len(ids)} finite numbers >= 0, one per client.")
+        slowest = float(seconds.max(initial=0.0))
         return max(slowest, self.timeout) if missing else slowest
+
+
+# Builders have the signature builder(*, option=...) -> Clock.
+CLOCKS = Registry("clock", builds=Clock)
 
 
 @functools.lru_cache(8)

@@ -3,13 +3,14 @@
 import inspect
 import math
 import re
-from typing import Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
 
 from fedwin.plugins import REGISTRIES
-from fedwin.registry import Registry, ranges
+from fedwin.registry import Hyperparameter, Registry, ranges
 from fedwin.registry.choices import Choice, literal, parse
 from fedwin.registry.papers import Paper
 from tests.refusals import refused
@@ -97,6 +98,20 @@ def test_a_name_is_taken_once_unless_by_the_same_function():
     registry.register("ball", other["ball"])  # as by a module that is imported twice
     assert list(registry.entries) == ["ball"]
     refused("'ball' is registered already", registry.register, "ball", lambda: None)
+    refused("unknown thing 'bal'", registry.register, "cup", lambda: None, like="bal")
+    refused("rename it: @register", registry.register, lambda: None)
+
+
+def test_what_a_builder_gets_wrong():
+    registry = Registry("thing", builds=(int, Callable))
+
+    def cup(*, share: ranges.Share = 2.0):
+        """A default out of its range."""
+
+    refused("thing 'cup': share=2.0 must be a number in .0, 1", registry.register, "cup", cup)
+    registry.register("mug", lambda size=1: None)
+    refused("'mug' has no parameter 'size'.* behind a '.'", registry.build, "mug:size=2")
+    refused("'mug': its builder must return int or a function, not NoneType", registry.build, "mug")
 
 
 def test_papers_of_the_user_and_unknown_ones():
@@ -160,13 +175,11 @@ def outside(values):
 
 
 @pytest.mark.parametrize("registry, entry, h", ranged())
-def test_defaults_are_inside_and_what_is_outside_is_one_line_that_names_the_parameter(registry, entry, h):
+def test_what_is_outside_is_one_line_that_names_the_parameter(registry, entry, h):
     others = {o.name: _inside(o) for o in entry.hyperparameters if o.default is inspect.Parameter.empty}
     for value in outside(h.values):
         choice = Choice(entry.name, others | {h.name: value})
         refused(rf"{re.escape(entry.name)}': {h.name}=.* (must|is 0)", registry.check, choice)
-    inside = _inside(h) if h.default is inspect.Parameter.empty else h.default
-    assert registry.check(Choice(entry.name, others | {h.name: inside})).params[h.name] == inside
 
 
 def _inside(h):
@@ -196,6 +209,8 @@ def test_instances_are_inside(registry):
         (ranges.Share | ranges.NonNegativeInt, (0.5, 3), {1.5: "or an integer >= 0", -1: "in [0, 1]"}),
         (Literal["I", "none"], ("I", "none"), {"i": "one of I, none", 1: "one of I, none"}),
         (bool, (True, False), {0: "true or false", "maybe": "true or false"}),
+        (Annotated[int | None, ranges.Range(1)], (1, None), {0: "an integer >= 1 or none"}),
+        (ranges.Range(0, 1), (0.5,), {2: "a number in [0, 1]"}),
     ],
 )
 def test_annotations_are_ranges(annotation, inside, wrong):
@@ -211,17 +226,6 @@ def test_annotations_are_ranges(annotation, inside, wrong):
 
 
 def test_the_range_of_a_parameter_is_listed():
-    registry = Registry("thing")
-
-    @registry.register("ball")
-    def ball(*, radius: ranges.Positive = 1.0, spin: ranges.Share | None = None):
-        """Ball.
-
-        Args:
-          radius: in metres.
-          spin: share of the mass.
-        """
-
-    radius, spin = registry.entries["ball"].hyperparameters
-    assert radius.values.kinds[0].range == ranges.Range(0, open_least=True) and radius.description == "in metres (> 0)."
-    assert spin.description == "share of the mass (in [0, 1] or none)."
+    parameter = inspect.Parameter("spin", inspect.Parameter.KEYWORD_ONLY, annotation=ranges.Share | None)
+    described = Hyperparameter("spin", None, "share of the mass.", ranges.values_of(parameter)).description
+    assert described == "share of the mass (in [0, 1] or none)."

@@ -15,9 +15,6 @@ from fedwin.core import Algorithm, Phase
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 
-# Builders have the signature builder(setting, *, option=...) -> Aggregator.
-AGGREGATORS = Registry("aggregator", rule="rule")
-
 
 class Aggregator(NamedTuple):
     """How the clients' steps are combined.
@@ -30,6 +27,10 @@ class Aggregator(NamedTuple):
 
     name: str
     combine: Callable | None = None
+
+
+# Builders have the signature builder(setting, *, option=...) -> Aggregator.
+AGGREGATORS = Registry("aggregator", rule="rule", builds=Aggregator)
 
 
 def _is_part(x) -> bool:

@@ -22,13 +22,6 @@ from fedwin.losses import check_classes
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, Positive, Share
 
-# Builders have the signature builder(setting, *, clients=..., option=...) -> Attack.
-ATTACKS = Registry(
-    "attack",
-    rule="what attackers do",
-    common={"clients": "the attackers: a fraction of all clients (0.2), or their number (3)."},
-)
-
 # Tags of the draw of attackers, and of the keys of what they send.
 _TAG = 0xA77AC
 _KEY = 0x5E4D
@@ -53,6 +46,14 @@ class Attack(NamedTuple):
     during: tuple[int, float] | None = None
     trigger: Any = None
 
+
+# Builders have the signature builder(setting, *, clients=..., option=...) -> Attack.
+ATTACKS = Registry(
+    "attack",
+    rule="what attackers do",
+    common={"clients": "the attackers: a fraction of all clients (0.2), or their number (3)."},
+    builds=Attack,
+)
 
 # A fraction of all clients, or their number.
 Attackers = Share | NonNegativeInt

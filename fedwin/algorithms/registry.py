@@ -1,5 +1,6 @@
 """Registry of algorithms: builders `builder(setting, solve, *, hyper=default, ...) -> core.Algorithm`."""
 
+from fedwin.core import Algorithm
 from fedwin.registry import Registry
 
 # Facts of an algorithm:
@@ -21,6 +22,7 @@ ALGORITHMS = Registry(
         "server / client keep": "{server} / {client}",
     },
     rule="rule",
+    builds=Algorithm,
     common={
         "server_lr": "server learning rate eta.",
         "weighting": "p_i proportional to N_i ('samples') or equal ('uniform').",

@@ -10,9 +10,6 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import Finite, NonNegative, PositiveInt, one_of
 
-# Builders have the signature builder(*, option=...) -> StoppingRule.
-STOPPING_RULES = Registry("stopping rule", rule="a seed ends when")
-
 # Prefix of metrics on held-out examples; all others are those of the test examples.
 VALIDATION_PREFIX = "val_"
 
@@ -38,6 +35,10 @@ class StoppingRule(NamedTuple):
     def on_test(self) -> bool:
         """Whether test examples decide."""
         return not self.metric.startswith(VALIDATION_PREFIX)
+
+
+# Builders have the signature builder(*, option=...) -> StoppingRule.
+STOPPING_RULES = Registry("stopping rule", rule="a seed ends when", builds=StoppingRule)
 
 
 @STOPPING_RULES.register("patience", instances=("patience:rounds=20",))

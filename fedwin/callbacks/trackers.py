@@ -19,7 +19,7 @@ from fedwin.errors import UserError, describe
 from fedwin.registry import Registry
 
 # Builders have the signature builder(*, option=...) -> Tracker.
-TRACKERS = Registry("tracker", rule="where evaluations are sent")
+TRACKERS = Registry("tracker", rule="where evaluations are sent", builds=Callable)
 
 # Most characters of a parameter's value in MLflow; a request may have 100 parameters and 1,000 metrics.
 MLFLOW_LENGTH = 6000

@@ -176,6 +176,7 @@ class FullSize(NamedTuple):
 #     without for the decoded content, however it is stored.
 DATASETS = Registry(
     "dataset",
+    builds=Dataset,
     common={
         "n": "number of training examples.",
         "tests": "number of test examples.",
@@ -213,7 +214,9 @@ DATASETS = Registry(
 
 # Partitioners: builder(dataset, num_clients, seed, *, option=...) -> Partition; they split the training examples over
 # num_clients = K clients with a seed >= 0, and raise UserError if there are too few examples or labels to do so.
-PARTITIONS = Registry("partition", common={"bins": "number of quantile bins of a continuous label, 10 by default."})
+PARTITIONS = Registry(
+    "partition", common={"bins": "number of quantile bins of a continuous label, 10 by default."}, builds=Partition
+)
 
 
 def floor_of_share(share: float, total):

@@ -17,20 +17,6 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import Finite, Positive, PositiveInt, PositiveShare, Range
 
-# Builders have the signature builder(*, option=...) -> Shift.
-SHIFTS = Registry(
-    "client shift",
-    rule="what becomes of a client's inputs",
-    common={"levels": "drawn (uniform, from the seed of the partition) or rising with the client's number, k / K."},
-)
-
-# Builders have the signature builder(num_classes, *, round, option=...) -> Drift.
-DRIFTS = Registry(
-    "drift",
-    rule="what changes for all clients, and in evaluation",
-    common={"round": "number of rounds before the drift; the evaluation after the next one is the first to show it."},
-)
-
 Levels = Literal["drawn", "rising"]
 
 
@@ -77,6 +63,23 @@ class Drift(NamedTuple):
     round: int
     inputs: Callable | None = None
     classes: Callable | None = None
+
+
+# Builders have the signature builder(*, option=...) -> Shift.
+SHIFTS = Registry(
+    "client shift",
+    rule="what becomes of a client's inputs",
+    common={"levels": "drawn (uniform, from the seed of the partition) or rising with the client's number, k / K."},
+    builds=Shift,
+)
+
+# Builders have the signature builder(num_classes, *, round, option=...) -> Drift.
+DRIFTS = Registry(
+    "drift",
+    rule="what changes for all clients, and in evaluation",
+    common={"round": "number of rounds before the drift; the evaluation after the next one is the first to show it."},
+    builds=Drift,
+)
 
 
 def as_numbers(inputs):

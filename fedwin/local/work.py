@@ -18,7 +18,7 @@ from fedwin.registry import Registry
 from fedwin.registry.ranges import Share
 
 # Builders have the signature builder(*, option=...) -> LocalWork.
-LOCAL_WORK = Registry("local work")
+LOCAL_WORK = Registry("local work", builds=Callable)
 
 # (seed, round, ids int [n]) -> w_i in [0, 1], float [n].
 LocalWork = Callable[[int, int, np.ndarray], np.ndarray]

@@ -9,9 +9,6 @@ from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Choice, Registry
 
-# Builders have the signature builder(setting, *, option=...) -> Observer or SharedObserver.
-OBSERVERS = Registry("observer", rule="rule")
-
 
 class Average(NamedTuple):
     """State of a running mean.
@@ -39,6 +36,10 @@ class SharedObserver(NamedTuple):
     name: str
     reading: object
     build: Callable[[tuple], Observer]
+
+
+# Builders have the signature builder(setting, *, option=...) -> Observer or SharedObserver.
+OBSERVERS = Registry("observer", rule="rule", builds=(Observer, SharedObserver))
 
 
 def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Observer]:

@@ -8,9 +8,6 @@ from fedwin.errors import UserError
 from fedwin.local import Solver
 from fedwin.registry import Choice, Registry
 
-# Builders have the signature builder(setting, solve, *, option=...) -> Personalizer.
-PERSONALIZERS = Registry("personalizer", rule="rule")
-
 # Prefixes of metrics that are not personalizers: the model as it is, unseen clients, the clients' own models.
 RESERVED_NAMES = ("client", "unseen", "personal", "val")
 
@@ -27,6 +24,10 @@ class Personalizer(NamedTuple):
     adapt: Callable
 
 
+# Builders have the signature builder(setting, solve, *, option=...) -> Personalizer.
+PERSONALIZERS = Registry("personalizer", rule="rule", builds=Personalizer)
+
+
 def build_all(choices: Iterable[str | Choice], setting: Setting, solve: Solver) -> tuple[Personalizer, ...]:
     """Builds a run's personalizers.
 
@@ -40,8 +41,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting, solve: Solver) 
     built: dict[str, Personalizer] = {}
     for choice in choices:
         made = PERSONALIZERS.build(choice, setting, solve)
-        if not isinstance(made, Personalizer):
-            raise UserError(f"personalize={choice}: its builder returns {type(made).__name__}, not a Personalizer.")
         if made.name in built:
             raise UserError(f"personalize={choice}: '{made.name}' is given twice; keep one.")
         if made.name in RESERVED_NAMES or not made.name.isidentifier():

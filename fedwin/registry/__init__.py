@@ -77,6 +77,7 @@ class Registry(dict):
       columns: heading -> format string of the facts, for the columns of the table that not every table has.
       rule: heading of the column of summaries in the table.
       common: parameter -> meaning, for parameters that many builders share and need not document.
+      builds: type of what a builder returns, or several types.
       facts: name -> default of the properties that an entry may have.
     """
 
@@ -87,9 +88,11 @@ class Registry(dict):
         columns: dict[str, str] | None = None,
         rule: str = "what it is",
         common: dict[str, str] | None = None,
+        builds: Any = object,
         **facts,
     ):
         super().__init__()
+        self.builds = builds if isinstance(builds, tuple) else (builds,)
         self.kind, self.columns, self.rule, self.common, self.facts = kind, columns or {}, rule, common or {}, facts
         self._entries: dict[str, Entry] = {}
 
@@ -118,14 +121,14 @@ class Registry(dict):
           The builder, or a decorator.
 
         Raises:
-          UserError: for a name that another function has or that no choice can have, a builder that is no function, an
-            unknown paper or an unknown fact.
+          UserError: for a name that another function has or that no choice can have, a builder that is no function, a
+            default that its parameter does not accept, an unknown paper or an unknown fact.
         """
+        if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
+            rule = 'a name is text without blanks, colons, commas and equals signs; rename it: @register("name").'
+            raise UserError(f"{self.kind} {name!r}: {rule}")
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, like=like, **facts)
-        if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
-            rule = "a name is text without blanks, colons, commas and equals signs; rename it."
-            raise UserError(f"{self.kind} {name!r}: {rule}")
         if not callable(builder):
             raise UserError(f"{self.kind} '{name}': {builder!r} is no function; register the one that builds it.")
         if name in self and not _same(self[name], builder):
@@ -136,19 +139,17 @@ class Registry(dict):
                 raise UserError(
                     f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {names}."
                 )
-        base = self._entries[like] if like else None
+        base = self._entries[self._known(like)] if like else None
         sources = (paper,) if isinstance(paper, (str, Paper)) else paper
         entry_papers = tuple(papers.find(source) for source in sources) or (base.papers if base else ())
+        parameters = self._hyperparameters(builder, base)
+        for p in parameters:
+            if p.default is not None and p.default is not inspect.Parameter.empty:  # None: not given
+                self._accepted(Choice(name, {p.name: p.default}), p, None)
+        all_facts = (base.facts if base else self.facts) | facts
+        summary, shown = _summary(name, builder), tuple(instances) or (name,)
         self[name] = builder
-        self._entries[name] = Entry(
-            name,
-            builder,
-            _summary(name, builder),
-            entry_papers,
-            tuple(instances) or (name,),
-            self._hyperparameters(builder, base),
-            (base.facts if base else self.facts) | facts,
-        )
+        self._entries[name] = Entry(name, builder, summary, entry_papers, shown, parameters, all_facts)
         return builder
 
     @property
@@ -196,10 +197,13 @@ class Registry(dict):
             if key not in options:
                 names = ", ".join(options) or "no parameters"
                 nested = (f'{name}="{value},{key}=..."' for name, value in choice.params.items() if ":" in str(value))
-                quoted = "".join(f" A value with several parameters is quoted: {text}." for text in nested)
+                more = "".join(f" A value with several parameters is quoted: {text}." for text in nested)
+                given = inspect.signature(self[choice.name]).parameters.get(key)
+                if given is not None and given.default is not given.empty:
+                    more += f" Define '{key}' behind a '*', as a keyword-only parameter."
                 raise UserError(
                     f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {names}."
-                    f"{quoted}"
+                    f"{more}"
                 )
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
@@ -229,11 +233,17 @@ class Registry(dict):
           context: positional arguments of the registry's builders.
 
         Raises:
-          UserError: for an invalid choice, or when a builder outside fedwin raises an exception.
+          UserError: for an invalid choice, or a builder that returns another type or, outside fedwin, raises an error.
         """
         choice = self.check(choice)
         with user_code(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
-            return self[choice.name](*context, **choice.params)
+            built = self[choice.name](*context, **choice.params)
+        if not isinstance(built, self.builds):
+            wanted = " or ".join("a function" if kind is Callable else kind.__name__ for kind in self.builds)
+            raise UserError(
+                f"{self.kind} '{choice.name}': its builder must return {wanted}, not {type(built).__name__}."
+            )
+        return built
 
     def _hyperparameters(self, builder: Callable, base: Entry | None) -> tuple[Hyperparameter, ...]:
         shared = {h.name: h.meaning for h in base.hyperparameters} if base else self.common

@@ -156,9 +156,8 @@ def check_values(owner: str, wanted: Any, **values) -> None:
       wanted: a Range, or an annotation such as PositiveInt | None.
       values: name -> value.
     """
-    annotation = Annotated[float, wanted] if isinstance(wanted, Range) else wanted
     for name, value in values.items():
-        check_value(f"{owner}: {name}", annotation, value.item() if isinstance(value, np.generic) else value)
+        check_value(f"{owner}: {name}", wanted, value.item() if isinstance(value, np.generic) else value)
 
 
 def check_value(name: str, annotation: Any, value: Any) -> None:
@@ -180,8 +179,12 @@ def one_of(name: str, value: Any, allowed: Iterable) -> None:
 def _kinds(annotation: Any) -> list[Kind] | None:
     """Returns the alternatives of an annotation; None if one of them accepts every value."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if isinstance(annotation, Range):
+        return [Kind(float, annotation)]
     if origin is Annotated:
-        return [Kind(args[0], next((note for note in args[1:] if isinstance(note, Range)), None))]
+        limits = next((note for note in args[1:] if isinstance(note, Range)), None)
+        kinds, numbers = _kinds(args[0]), (int, float)
+        return kinds and [kind._replace(range=limits or kind.range) if kind.type in numbers else kind for kind in kinds]
     if origin is Literal:
         return [Kind(type(args[0]), None, args)]
     if origin in (typing.Union, types.UnionType):

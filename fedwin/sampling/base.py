@@ -9,9 +9,6 @@ import numpy as np
 from fedwin.errors import UserError, user_code
 from fedwin.registry import Choice, Registry
 
-# Builders `builder(population, *, option=default, ...) -> Sampler`. Facts of a sampler:
-#   size: cohort size in words.
-SAMPLERS = Registry("sampling", columns={"clients of a round": "{size}"}, rule="who takes part", size="?")
 _DROPOUT_TAG = 0xD407
 
 
@@ -149,6 +146,13 @@ class Sampler:
             raise UserError(f"{culprit}: its importance must be {len(ids)} finite numbers >= 0, one per client.")
 
 
+# Builders `builder(population, *, option=default, ...) -> Sampler or its draw`. Facts of a sampler:
+#   size: cohort size in words.
+SAMPLERS = Registry(
+    "sampling", columns={"clients of a round": "{size}"}, rule="who takes part", builds=(Sampler, Callable), size="?"
+)
+
+
 def make_sampler(choice: str | Choice, population: Population, dropout: float = 0.0) -> Sampler:
     """Builds a registered sampler.
 
@@ -163,14 +167,8 @@ def make_sampler(choice: str | Choice, population: Population, dropout: float = 
       >>> make_sampler("uniform", population).cohort(0, 0).ids
       array([24, 21, 67, 98, 63, 15, 86, 94, 35, 25], dtype=int32)
     """
-    choice = SAMPLERS.check(choice)
     built = SAMPLERS.build(choice, population)
     if not isinstance(built, Sampler):
-        if not callable(built):
-            raise UserError(
-                f"sampling '{choice.name}': its builder returns {type(built).__name__}, not a Sampler or a function "
-                f"(seed, round) -> client numbers."
-            )
         check_clients_per_round(population.clients_per_round, population.num_clients)
         most = population.clients_per_round
         built = Sampler(built, population.num_clients, most, 0, most)

@@ -29,9 +29,7 @@ from fedwin.wrappers.base import after, single_round_trip
 # Names of the leaves of the ring in a run's state begin with this.
 OLD_MODELS = "state.own."
 # Builders have the signature builder(*, option=...) -> (staleness int32 [] -> weight float []).
-STALENESS = Registry("staleness", rule="weight of an update")
-# Builders have the signature builder(clients_per_round, *, option=...) -> Buffer.
-ASYNCHRONOUS = Registry("asynchronous server", rule="rule")
+STALENESS = Registry("staleness", rule="weight of an update", builds=Callable)
 
 
 @STALENESS.register("constant")
@@ -79,6 +77,10 @@ class Buffer(NamedTuple):
     max_staleness: int
     mixing: float | None
     shrinks: bool
+
+
+# Builders have the signature builder(clients_per_round, *, option=...) -> Buffer.
+ASYNCHRONOUS = Registry("asynchronous server", rule="rule", builds=Buffer)
 
 
 @ASYNCHRONOUS.register(

@@ -20,10 +20,6 @@ from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.messages import check_not_private
 
-# Builders have the signature builder(setting, *, option=...) -> Wrapper.
-# warmup_horizon: the parameter that holds the number of rounds before the wrapper takes effect.
-WRAPPERS = Registry("wrapper", rule="rule", warmup_horizon="")
-
 # What happens to the server's resettable moments when averaging before the server starts.
 Reset = Literal["none", "at_start", "one_round_only"]
 
@@ -78,6 +74,10 @@ class Wrapper(NamedTuple):
             solve = dataclasses.replace(solve, frozen=self.frozen)
         return solve
 
+
+# Builders have the signature builder(setting, *, option=...) -> Wrapper.
+# warmup_horizon: the parameter that holds the number of rounds before the wrapper takes effect.
+WRAPPERS = Registry("wrapper", rule="rule", builds=Wrapper, warmup_horizon="")
 
 # Name of a leaf of a run's state: the field, one `.inner` per wrapper around it, and the rest.
 _LEAF = re.compile(r"(\w+)((?:\.inner(?!\w))*)(.*)", re.DOTALL)

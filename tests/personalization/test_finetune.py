@@ -83,6 +83,4 @@ def test_builders_and_names_are_checked(problem):
     adapt = PERSONALIZERS.build("finetune:part=classifier", headless, solve).adapt
     refused("finetune, part=classifier: the model has no parameters below", adapt, *problem[2:])
     PERSONALIZERS.register("named_client", lambda setting, solve: Personalizer("client", None))
-    PERSONALIZERS.register("no_personalizer", lambda setting, solve: 3)
     refused("'client' can't be its name", personalization.build_all, ["named_client"], setting, solve)
-    refused("returns int, not a Personalizer", personalization.build_all, ["no_personalizer"], setting, solve)
