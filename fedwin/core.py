@@ -198,11 +198,11 @@ def mean(values: PyTree, weight) -> Mean:
     """Returns one client's contribution (w_i x_i, w_i) to a weighted mean.
 
     Args:
-      values: x_i, a pytree; booleans and integers become floats.
+      values: x_i, a pytree of arrays or numbers; booleans and integers become floats.
       weight: w_i, [].
     """
-    kept = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact)
-    floats = tree.map(lambda x: jnp.asarray(x, None if kept(x) else float), values)
+    is_float = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact)
+    floats = tree.map(lambda x: jnp.asarray(x, None if is_float(x) else float), values)
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), floats), jnp.asarray(weight, float))
 
 
@@ -253,7 +253,7 @@ class Update(NamedTuple):
       message: a pytree that is summed over the cohort; the server sees only the sum, unless Phase.aggregate is set.
       state: replaces the row of the client table; () leaves the row as it is.
       stats: new model statistics, which the engine averages with Algorithm.weighting.
-      metrics: name -> Mean, summed over the cohort.
+      metrics: name -> Mean, summed over the cohort; a run records the 'loss' among them.
     """
 
     message: PyTree

@@ -13,7 +13,7 @@ from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, Positive
 
 # continuous: whether the loss is one of continuous labels, whose runs are ranked by R^2.
-LOSSES = Registry("loss", continuous=False)
+LOSSES = Registry("loss", builds=Callable, continuous=False)
 
 
 def masked_mean(values, batch):
@@ -70,13 +70,16 @@ def from_logits(model, per_example):
       per_example: (logits, batch, info) -> [B].
 
     Raises:
-      UserError: when model is not a network.
+      UserError: when model is not a network, or, when a step is traced, for values of another shape.
     """
     _require_network(model)
 
     def loss(params, stats, batch, key, info):
         output = model.apply(Variables(params, stats), batch, key, True)
-        return masked_mean(per_example(output.logits, batch, info), batch), output.stats
+        values = per_example(output.logits, batch, info)
+        if jnp.shape(values) != batch["y"].shape[:1]:
+            raise UserError(f"a loss per example has the shape {list(jnp.shape(values))}; return one number each, [B].")
+        return masked_mean(values, batch), output.stats
 
     return loss
 

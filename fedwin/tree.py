@@ -76,6 +76,12 @@ def is_empty(a) -> bool:
     return not jax.tree.leaves(a)
 
 
+def alike(a, b) -> bool:
+    """Whether two trees have the same structure, and leaves of the same shapes and dtypes."""
+    shapes = lambda values: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), values)
+    return shapes(a) == shapes(b)
+
+
 def is_key(leaf) -> bool:
     """Whether an array consists of typed PRNG keys, which numpy cannot represent."""
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -1,7 +1,7 @@
 """Checks of a user's algorithm: traces one round, function by function, before anything is compiled."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from fedwin.data.federation import Store
 from fedwin.engine.cohort import client_shapes
 from fedwin.engine.user_errors import UserFunction, reads
 from fedwin.errors import UserError
+from fedwin.registry.ranges import one_of
 
 
 def client_part(phase: core.Phase) -> UserFunction:
@@ -26,13 +27,6 @@ def server_part(phase: core.Phase) -> UserFunction:
     if phase.client is None:
         return UserFunction("server", phase.server, "(params, state, stats, round)", "(params, state, stats)")
     return UserFunction("server", phase.server, "(params, state, total, round)", "(params, state)")
-
-
-def aggregate_part(phase: core.Phase) -> UserFunction:
-    """Returns the function of a phase that aggregates messages, for errors."""
-    return UserFunction(
-        "aggregate", phase.aggregate, "(messages [C, ...], present bool [C])", "the total that the server receives"
-    )
 
 
 def check_built(builder: Callable, build: Callable[[], Algorithm]) -> Algorithm:
@@ -69,6 +63,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     Raises:
       UserError: names the function (name, file:line) and what it should return.
     """
+    one_of("core.algorithm: weighting", algorithm.weighting, ("samples", "uniform"))
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
     model = jax.eval_shape(lambda: model) if any(isinstance(x, jax.Array) for x in jax.tree.leaves(model)) else model
     params, stats = model
@@ -106,10 +101,12 @@ def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.U
         raise part.error(f"returns {_kind(update)}")
     if not isinstance(update.metrics, dict) or not all(isinstance(m, core.Mean) for m in update.metrics.values()):
         raise part.error("returns metrics that are not a dict of name -> core.mean(value, weight)")
+    if "loss" in update.metrics and getattr(update.metrics["loss"].total, "shape", None) != ():
+        raise part.error("returns a loss that is no number; make it core.mean(number, weight)")
     if not tree.is_empty(update.state) and tree.is_empty(row):
         raise part.error(
             "returns a state, but there is none to replace: give core.algorithm client_init=lambda params, id: ..., "
-            f"which makes a client's first state, here like {_shapes(update.state)}"
+            f"which makes a client's first state, here like {_outline(update.state)}"
         )
     if not tree.is_empty(update.state):
         _same(part, row, update.state, "changes the client's state", "client_init")
@@ -124,10 +121,14 @@ def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.U
 def _check_server(phase: core.Phase, params, state, message, number) -> None:
     part = server_part(phase)
     if phase.aggregate is None:
+        if any(map(tree.is_key, jax.tree.leaves(message))):
+            raise client_part(phase).error("sends a PRNG key, and messages are summed; send jax.random.key_data(key)")
         total = jax.eval_shape(lambda m: tree.map(lambda x: x[None].sum(0), m), message)
     else:
         stacked = tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), message)
-        total = aggregate_part(phase).trace(stacked, jax.ShapeDtypeStruct((2,), bool))
+        takes, returns = "(messages [C, ...], present bool [C])", "the total that the server receives"
+        combine = UserFunction("aggregate", phase.aggregate, takes, returns)
+        total = combine.trace(stacked, jax.ShapeDtypeStruct((2,), bool))
     hint = f"clients send {_outline(message)}"
     is_mean = lambda x: isinstance(x, core.Mean)
     if any(map(is_mean, jax.tree.leaves(message, is_leaf=is_mean))):
@@ -173,6 +174,30 @@ def _check_client_model(algorithm: Algorithm, evaluated: Variables, row) -> None
     _same(part, evaluated, personal, "changes the model", "eval_model")
 
 
+def check_followed(observers: Mapping[str, core.Observer], before, after, model: Variables) -> None:
+    """Checks that a traced round keeps the structure of a run's state, and that observers read models like `model`.
+
+    Raises:
+      UserError: names the part of the state, or the observer and its read-out.
+    """
+    name_of = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
+    shapes = lambda run: {name_of(path): _shape(x) for path, x in jax.tree_util.tree_leaves_with_path(run)}
+    first, then = shapes(before), shapes(after)
+    for name in first | then:
+        if (was := first.get(name, "nothing")) != (now := then.get(name, "nothing")):
+            raise UserError(f"a round changes '{name}' of the run's state from {was} to {now}; make it like init's.")
+    fields = "seed round train_loss bytes_down bytes_up seconds simulated_seconds clients epsilon empty_rounds"
+    late = "cohort_sizes mean_staleness greatest_staleness dropped_updates"
+    taken = {"model", *fields.split(), *late.split()}  # of evaluations
+    for observer, state in after.observers.items():
+        read = observers[observer].read(model, state)
+        new = lambda name: isinstance(name, str) and name not in taken
+        if not isinstance(read, dict) or not all(new(name) and tree.alike(x, model) for name, x in read.items()):
+            wanted = "a dict, name -> core.Variables like the model, without names of other read-outs and of fields"
+            raise UserError(f"observer '{observer}': read returns {_kind(read)}; it should return {wanted}.")
+        taken |= read.keys()
+
+
 def _same(part: UserFunction, before, after, what: str, source: str) -> None:
     """Raises unless two trees have one structure and leaves of the same shapes and dtypes."""
     if _structure(before) != _structure(after):
@@ -199,11 +224,6 @@ def _kind(value) -> str:
 
 def _shape(leaf) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
-
-
-def _shapes(values) -> str:
-    leaves = jax.tree.leaves(values)
-    return _shape(leaves[0]) if len(leaves) == 1 else f"{_outline(values)} of {len(leaves)} arrays"
 
 
 def _outline(values) -> str:

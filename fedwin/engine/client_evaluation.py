@@ -47,19 +47,6 @@ class EvaluatedClients(NamedTuple):
     ids: np.ndarray
 
 
-def client_count(text: str) -> int:
-    """Returns the number of clients that --eval_clients asks for; 0 stands for all.
-
-    Raises:
-      UserError: it is neither.
-    """
-    if text == "all":
-        return 0
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-        raise UserError(f"eval_clients={text} must be 'all' or a number of clients, at least 1.")
-    return int(text)
-
-
 def evaluated_clients(
     federation: Federation, text: str, seed: int, changed: Callable = lambda federation, who: federation
 ) -> dict[str, EvaluatedClients]:
@@ -77,9 +64,11 @@ def evaluated_clients(
       most as many of each as asked for.
 
     Raises:
-      UserError: clients have no examples to be evaluated on, or these need more than TEST_BYTES.
+      UserError: the number is none, or clients have no examples to be evaluated on, or more than TEST_BYTES.
     """
-    count = client_count(text)
+    if text != "all" and not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
+        raise UserError(f"eval_clients={text} must be 'all' or a number of clients, at least 1.")
+    count = 0 if text == "all" else int(text)
     found = {}
     for name, examples in _evaluation_examples(federation).items():
         ids = np.flatnonzero(examples.sizes > 0).astype(np.int32)

@@ -57,15 +57,16 @@ class UserFunction(NamedTuple):
         Raises:
           UserError: the function does not take so many arguments, or raises.
         """
-        written = _written(self.function)
-        if not _callable_with(written, len(args) - (written is not self.function)):
-            raise self.error(f"takes {inspect.signature(written)}")
+        keyless = isinstance(self.function, IgnoresKey)
+        own = self.function.function if keyless else self.function
+        if not _callable_with(own, len(args) - keyless):
+            raise self.error(f"takes {inspect.signature(own)}")
         try:
             return jax.eval_shape(self.function, *args)
         except UserError as error:
             raise UserError(f"{self}: {error}") from error
         except Exception as error:
-            raise self.error(f"fails{_line(written, error)}: {_reason(error)}{hint and '; ' + hint}") from error
+            raise self.error(f"fails{_line(_written(own), error)}: {_reason(error)}{hint and '; ' + hint}") from error
 
 
 def _written(function: Callable) -> Callable:

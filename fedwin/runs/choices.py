@@ -1,7 +1,7 @@
 """Checks of a Config's choices (algorithm, model, loss ...) before anything is read or built."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedwin import tree
@@ -80,11 +80,22 @@ def check_choices(config: Config, named_model: bool = True) -> None:
     algorithm_choice(config)
     if named_model:
         model_choice(config)
-    for field, registry in REGISTRIES.items():
-        value = getattr(config, field)
-        for text in [value] if isinstance(value, str) else value:
-            if text:
-                registry.check(text)
+    for registry, text in _chosen(config):
+        registry.check(text)
+
+
+def _chosen(config: Config) -> list[tuple[Registry, str]]:
+    texts = lambda value: [value] if isinstance(value, str) else value
+    return [
+        (registry, text) for field, registry in REGISTRIES.items() for text in texts(getattr(config, field)) if text
+    ]
+
+
+def own_parts(config: Config) -> dict[str, Callable]:
+    """Returns the parts of a run that are a user's code, such as "loss 'focal'", and their builders."""
+    chosen = [(ALGORITHMS, config.algorithm), *_chosen(config)]
+    parts = {f"{registry.kind} '{text}'": registry[parse(text).name] for registry, text in chosen}
+    return {part: builder for part, builder in parts.items() if not builder.__module__.startswith("fedwin.")}
 
 
 def algorithm_choice(options: ServerOptions) -> Choice:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import augment, core, data, engine, jax_config, local, models, observers, sampling, wrappers
+from fedwin import augment, core, data, engine, jax_config, local, models, observers, sampling, tree, wrappers
 from fedwin.aggregation import AGGREGATORS, ATTACKS, Aggregator, Attack, aggregated, attacked, attackers, with_attackers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import StoppingRule, stopping
@@ -19,7 +19,7 @@ from fedwin.data import Dataset
 from fedwin.data.changes import Changes, changes_of
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import evaluate
-from fedwin.engine.algorithm_check import check_round
+from fedwin.engine.algorithm_check import check_followed, check_round
 from fedwin.engine.client_evaluation import EvaluatedClients, evaluated_clients
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
@@ -41,6 +41,7 @@ from fedwin.runs.choices import (
     clients_drawn,
     deciding_flag,
     model_choice,
+    own_parts,
 )
 from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
@@ -153,16 +154,20 @@ class PreparedRun:
         algorithm = self.algorithm._replace(phases=tuple(phases))
 
         def rehearse(store, who):
-            run = self.start(seed, 1)
+            fresh = self.start(seed, 1)
             cohort = engine.Cohort(who, who >= 0, who, who)
-            run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, run, store, cohort)
+            run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, fresh, store, cohort)
+            evaluated = algorithm.eval_model(core.Variables(run.params, run.stats), run.state)
+            check_followed(self.observers, fresh, run, evaluated)
             models = engine.read_out(self.algorithm, self.observers, run)
             learner = store.client(
                 id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
             )
             return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
 
-        jax.eval_shape(rehearse, store, jax.ShapeDtypeStruct((1,), jnp.int32))
+        own = own_parts(self.config)
+        with user_code(next(iter(own.values()), check_round), f"a round with {', '.join(own)} fails"):
+            jax.eval_shape(rehearse, store, jax.ShapeDtypeStruct((1,), jnp.int32))
         return communication(self.algorithm, self.shapes.params, store, n_max, self.shapes.stats)
 
     def cohorts(self, seed: int, schedule: Schedule, strategy: Strategy) -> CohortSchedule:
@@ -213,10 +218,7 @@ def _adapted(personalizer: Personalizer, model: core.Variables, learner: core.Cl
     """Returns what a personalizer makes of a model; raises UserError unless it has the shapes of the model."""
     with user_code(personalizer.adapt, f"personalizer '{personalizer.name}' fails"):
         adapted = personalizer.adapt(model, learner)
-    same = jax.tree.structure(adapted) == jax.tree.structure(model)  # type: ignore[operator]
-    if not same or any(
-        jnp.shape(a) != jnp.shape(b) for a, b in zip(jax.tree.leaves(adapted), jax.tree.leaves(model), strict=True)
-    ):
+    if not tree.alike(adapted, model):
         raise UserError(
             f"personalizer '{personalizer.name}': its function must return core.Variables of the model's shapes."
         )
@@ -229,15 +231,6 @@ def seed_keys(seed: int) -> dict[str, jax.Array]:
     return {"init": jax.random.fold_in(base, 0), "run": jax.random.fold_in(base, 1)}
 
 
-def _rate_schedule(options: LocalOptions, num_rounds: int) -> Callable[[jax.Array], jax.Array]:
-    """Returns the clients' learning rate as a function of the round."""
-    if options.lr_schedule == "cosine":
-        return cosine(options.client_lr, num_rounds)
-    if options.lr_schedule == "wsd":
-        return warmup_stable_decay(options.client_lr, num_rounds)
-    return exponential(options.client_lr, options.lr_decay)
-
-
 def _solver(
     options: LocalOptions, num_rounds: int, loss: Callable, federations: dict[int, Federation], preparation: Callable
 ) -> local.Solver:
@@ -246,9 +239,11 @@ def _solver(
     # All seeds share one compiled program, which may assume equal client sizes only if all seeds have them.
     sizes = {federation.equal_size for federation in federations.values()}
     largest = max(federation.buckets[-1] for federation in federations.values())
+    over_run = {"cosine": cosine, "wsd": warmup_stable_decay}.get(options.lr_schedule)
+    rate = options.client_lr
     return local.Solver(
         loss=loss,
-        lr=_rate_schedule(options, num_rounds),
+        lr=over_run(rate, num_rounds) if over_run else exponential(rate, options.lr_decay),
         batch_size=batch_size(options, largest),
         epochs=options.local_epochs,
         max_epochs=math.ceil(options.local_epochs),
@@ -335,10 +330,6 @@ def _algorithm(
     choice: Choice, around, robust: tuple[Attack, Aggregator, Changes], setting: core.Setting, solver: local.Solver
 ) -> core.Algorithm:
     built = ALGORITHMS.build(choice, setting, solver)
-    if not isinstance(built, core.Algorithm):
-        raise UserError(
-            f"algorithm '{choice.name}': its builder returns {type(built).__name__}, not core.algorithm(...)."
-        )
     attack, aggregator, changes = robust
     return changes.applied(aggregated(attacked(wrappers.wrapped(built, around), attack), aggregator))
 

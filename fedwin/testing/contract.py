@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, observers
+from fedwin import core, engine, observers, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.engine.algorithm_check import check_built, check_round
@@ -52,7 +52,7 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
         bench = Bench(builder, p, wrappers, rounds)
         check_loop(bench)
         check_padding(bench)
-        check_observers(bench)
+        check_strategy(bench, Strategy(1), watched=True)
         for strategy in default_strategies() if strategies is None else strategies:
             check_strategy(bench, strategy)
         if degenerate is not None:
@@ -173,15 +173,9 @@ def _assert_close(a, b, context):
         assert close, f"{context}: {jax.tree_util.keystr(path)} differs"
 
 
-def _shapes(tree):
-    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
-
-
 def check_loop(bench: Bench) -> None:
     """Checks structure, one program, loop = single rounds, resuming, donation, absent states, and a decreasing loss."""
-    assert _shapes(bench.initial) == _shapes(bench.final), (
-        "a round changes the structure, a shape or a dtype of its state"
-    )
+    assert tree.alike(bench.initial, bench.final), "a round changes the structure, a shape or a dtype of its state"
     for leaf in jax.tree.leaves((bench.final.params, bench.final.stats)):
         assert np.isfinite(leaf).all(), "the model is not finite"
     # Rolled so that the cohort of round r comes first.
@@ -213,11 +207,6 @@ def check_padding(bench: Bench) -> None:
     shuffled = jax.tree.map(lambda leaf: leaf[:, order], bench.cohorts)
     run, _ = bench.go(bench.dispatch, bench.initial, shuffled, bench.rounds)
     _assert_close(run, bench.final, "another order of the cohort, padding in between")
-
-
-def check_observers(bench: Bench) -> None:
-    """Checks that training with and without observers is the same."""
-    check_strategy(bench, Strategy(1), watched=True)
 
 
 def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> None:

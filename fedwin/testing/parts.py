@@ -57,12 +57,6 @@ def _same(a, b, rounding: float = 0.0) -> bool:
     return same and all(map(close, jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
-def _like(a, b) -> bool:
-    """Whether two trees have the same structure, shapes and dtypes."""
-    shapes = lambda values: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), values)
-    return shapes(a) == shapes(b)
-
-
 def _finite(values) -> bool:
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(values))
 
@@ -87,12 +81,12 @@ def check_observer(make, p=None, rounds: int = 6):
     ]
     own, other, half = observer(), observer(), rounds // 2
     states = followed(own, own.init(p.variables), 0)
-    yield _like(states[0], states[-1]), "update changes the structure, a shape or a dtype of the state of init"
+    yield tree.alike(states[0], states[-1]), "update changes the structure, a shape or a dtype of the state of init"
     for model, state in ((p.variables, states[0]), (models[-1], states[-1])):
         read = own.read(model, state)
         yield isinstance(read, dict) and read, "read returns no dict of name -> core.Variables"
         for name, value in read.items():
-            yield _like(value, model), f"the read-out '{name}' has other parts, shapes or dtypes than the model"
+            yield tree.alike(value, model), f"the read-out '{name}' has other parts, shapes or dtypes than the model"
             yield _finite(value), f"the read-out '{name}' is NaN or infinite"
     again = followed(other, jax.tree.map(np.array, states[half]), half)[-1]
     resumes = _same(other.read(models[-1], again), read)
@@ -110,7 +104,8 @@ def check_loss(make, p=None):
     number, stats = jax.eval_shape(value, params, batch)
     use = "return losses.masked_mean(values, batch)"
     yield number.shape == (), f"the loss has the shape {list(number.shape)} and is no number; {use}"
-    yield _like(stats, p.variables.stats), "the second value is not like the model's statistics; return (loss, stats)"
+    own = p.variables.stats
+    yield tree.alike(stats, own), "the second value is not like the model's statistics; return (loss, stats)"
     of = jax.jit(jax.value_and_grad(value, has_aux=True), compiler_options=compile_options())
     result = of(params, batch)
     yield _finite(result), "the loss or its gradient is NaN or infinite"

@@ -75,6 +75,8 @@ def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
     """Applies built wrappers to an algorithm; the last one becomes the outermost."""
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
+        if not isinstance(algorithm, Algorithm):
+            raise UserError(f"wrapper '{wrapper.name}': it makes {algorithm} of an algorithm; return a core.Algorithm.")
     return algorithm
 
 

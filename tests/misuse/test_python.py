@@ -6,12 +6,16 @@ import fedjax
 import flax.linen as nn
 import haiku as hk
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fedwin
-from fedwin import data, models
+from fedwin import core, data, models
+from fedwin.clock import Clock
+from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
+from fedwin.wrappers import Wrapper
 from tests.misuse import calls
 from tests.refusals import refused
 
@@ -63,6 +67,24 @@ def arrays(train_x=X, train_y=Y, test_x=X, test_y=Y, **options):
     return lambda: data.from_arrays(train_x, train_y, test_x, test_y, **options)
 
 
+def own(field, built):
+    """A check of a run one part of which is a user's, with a builder that returns `built`."""
+
+    def check():
+        registry = REGISTRIES[field]
+        registry.register("own", lambda *context: built)
+        try:
+            fedwin.check(Config(**(BASE | {field: ["own"] if field in ("observe", "wrap") else "own"})))
+        finally:
+            del registry["own"]
+
+    return check
+
+
+def follower(update=lambda round, model, state: state, read=lambda model, state: {"own": model}):
+    return core.Observer(lambda model: jnp.int32(0), update, read)
+
+
 MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
 BATCHES = fedjax.ShuffleRepeatBatchHParams
 
@@ -102,6 +124,20 @@ CASES = {
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
+    "a shift that is none": (own("client_shift", None), "client shift 'own' | must return Shift, not NoneType"),
+    "work that is none": (own("local_work", None), "local work 'own' | must return a function"),
+    "another dtype": (own("observe", follower(lambda r, m, s: s + 0.5)), "'observers.own' | from int32[] to float32[]"),
+    "an update that fails": (
+        own("observe", follower(lambda r, m, s: s["x"])),
+        "observer 'own' fails | test_python.py:",
+    ),
+    "a read-out": (own("observe", follower(read=lambda m, s: {"model": m})), "observer 'own' | {'model': Variables}"),
+    "a loss of two": (own("loss", lambda params, batch: 0.0), "a round with loss 'own' fails | takes 2 positional"),
+    "a wrapper of none": (
+        own("wrap", Wrapper("own", lambda algorithm: None)),
+        "wrapper 'own' | return a core.Algorithm",
+    ),
+    "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
     "batches of nothing": (lambda: fedwin.Solver(None, 0.1, 0), "Solver: batch_size=0"),
 }
 

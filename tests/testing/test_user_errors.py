@@ -1,5 +1,7 @@
 """Errors of check_algorithm: they name the function, its location and the expected result."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -101,20 +103,11 @@ USER_ERRORS = {
     "row's shape": (method(another_row, client_init=row), "my_client", ["client's state", "[8]", "from client_init"]),
     "NaN from padding": (method(mean_over_padding), "my_client", ["reads padding", "message['x']", "c.size"]),
     "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
+    "a key is sent": (method(lambda y, m, p, c: updated(y, m | {"key": c.key})), "my_client", ["sends a PRNG key"]),
     "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),
-    "a key that nobody sends": (
-        method(server=reads_another_key),
-        "reads_another_key",
-        ["no 'drift'", "send {'delta': Mean}"],
-    ),
     "state's dtype": (method(server=becomes_float, init=counter), "becomes_float", ["int32[] from init", "float32[]"]),
     "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
     "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "(params) or (params, key)"]),
-    "server's arguments": (
-        method(server=lambda params, total: params),
-        "lambda",
-        ["takes (params, total)", "total, round"],
-    ),
     "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
     "client_model changes a shape": (
         method(client_model=lambda model, row: jax.tree.map(lambda x: x[None], model)),
@@ -136,7 +129,8 @@ def test_the_exception_itself_is_kept():
         testing.check_algorithm(method(server=reads_another_key))
     assert isinstance(caught.value.__cause__, KeyError)
     line = reads_another_key.__code__.co_firstlineno
-    assert f"test_user_errors.py:{line}" in str(caught.value) and f"in line {line + 1}" in str(caught.value)
+    for said in (f"test_user_errors.py:{line}", f"in line {line + 1}", "no 'drift'", "send {'delta': Mean}"):
+        assert said in str(caught.value)
 
 
 def test_errors_are_found_without_compiling(monkeypatch):
@@ -145,6 +139,22 @@ def test_errors_are_found_without_compiling(monkeypatch):
 
     monkeypatch.setattr(jax, "jit", compiled)
     refused("without the state", testing.check_algorithm, method(server=only_params))
+
+
+def test_functions_may_be_jitted_partial_and_keep_python_numbers():
+    def builder(setting, solve):
+        def client(name, params, c):
+            y, message = step(solve, params, c)
+            return updated(y, message | {name: core.mean(1, c.size)}, state=c.state + 1.0)
+
+        init = functools.partial(lambda count, params: count, 3)
+        return core.algorithm(
+            jax.jit(functools.partial(client, "one")), good_server, init=init, client_init=lambda p, id: 0.0
+        )
+
+    testing.check_algorithm(builder, strategies=())
+    unknown = lambda setting, solve: builder(setting, solve)._replace(weighting="size")
+    refused("weighting=size must be one of samples, uniform", testing.check_algorithm, unknown)
 
 
 def test_what_empty_places_of_a_cohort_compute_is_left_out():
