@@ -114,7 +114,11 @@ def agnostic(
 
     def client(down, c):
         params, state = down
-        domain = c.id if domains == "client" else _domain(c)
+        if domains != "client" and not (isinstance(c.info, dict) and "domain" in c.info):
+            raise UserError(
+                "agnostic: domains=info needs clients that belong to domains (--partition=domain); or omit it."
+            )
+        domain = c.id if domains == "client" else c.info["domain"]
         loss = solve.mean_loss(params, c)
         y = solve(params, c, local.sgd if batch_loss == "mean" else summed(solve, c))
         of_domain = jnp.zeros(setting.num_clients).at[domain]
@@ -149,12 +153,3 @@ def agnostic(
         # A client sends its step and one number, its loss; the server knows N_i and applies the weights.
         wire=lambda down, message: (down[0], (message["delta"], message["delta"].weight)),
     )
-
-
-def _domain(c: core.Client):
-    if not isinstance(c.info, dict) or "domain" not in c.info:
-        raise UserError(
-            "agnostic: domains=info needs clients that belong to domains (--partition=domain:inner=...); "
-            "omit it to make every client a domain."
-        )
-    return c.info["domain"]

@@ -32,11 +32,6 @@ def _by_path(params) -> dict[Path, Any]:
     return {_path(entries): leaf for entries, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 
-def _is_dense(path: Path, leaf) -> bool:
-    """Whether a leaf is the matrix of a dense or recurrent layer, by its name in flax or haiku."""
-    return len(leaf.shape) == 2 and (path[-1].endswith("kernel") or path[-1] == "w")
-
-
 def _below(path: Path, classifier: Path) -> bool:
     return bool(classifier) and path[: len(classifier)] == classifier
 
@@ -130,7 +125,9 @@ def lora(
         raise UserError(f"lora: the network '{model.name}' has no known classifier layer; name the layers in part=.")
     given = _by_path(base.params)
     trained = [path for path in given if full == "classifier" and _below(path, classifier)]
-    dense = [path for path, leaf in given.items() if _is_dense(path, leaf) and path not in trained]
+    # Matrices of dense and recurrent layers, by their names in flax and haiku.
+    is_matrix = lambda path: len(given[path].shape) == 2 and (path[-1].endswith("kernel") or path[-1] == "w")
+    dense = [path for path in given if is_matrix(path) and path not in trained]
     layers_of = {name: [path for path in dense if _in_part(path, name, classifier)] for name in part.split("-")}
     for name, paths in layers_of.items():
         if not paths:
@@ -149,7 +146,9 @@ def lora(
             )
     apply = LowRank(model, {path: np.asarray(leaf) for path, leaf in frozen.items()}, alpha / rank)
     init = _init(model, base, adapted, trained, rank)
-    return Model(init, apply, *_classifier_of(model, apply, [*adapted, *trained]), model.name, model.num_classes)
+    own, is_adapted = model.classifier, any(_below(leaf, classifier) for leaf in [*adapted, *trained])
+    head = None if own is None else lambda params, features: own(apply.merge(params), features)
+    return Model(init, apply, head, classifier if is_adapted else (), model.name, model.num_classes)
 
 
 def _init(model: Model, base: Variables, adapted: list[Path], trained: list[Path], rank: int):
@@ -169,14 +168,6 @@ def _init(model: Model, base: Variables, adapted: list[Path], trained: list[Path
         return Variables(traverse_util.unflatten_dict(leaves), jax.tree.map(chosen, base.stats, drawn.stats))
 
     return init
-
-
-def _classifier_of(model: Model, apply: LowRank, trained: list[Path]) -> tuple[Any, Path]:
-    """Returns Model.classifier and Model.classifier_path of the adapted network."""
-    path = tuple(model.classifier_path)
-    function = model.classifier
-    classifier = None if function is None else lambda params, features: function(apply.merge(params), features)
-    return classifier, path if any(_below(leaf, path) for leaf in trained) else ()
 
 
 def merged(model: Model, variables: Variables) -> Variables:

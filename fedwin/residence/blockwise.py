@@ -111,13 +111,6 @@ BLOCK_BYTES = 4 << 20
 PIECE_BYTES = 1 << 20
 
 
-def _block_bounds(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, stop) of blocks of rows."""
-    rows = max(1, BLOCK_BYTES // max(1, math.prod(shape[1:]) * itemsize))
-    for start in range(0, shape[0], rows):
-        yield start, min(start + rows, shape[0])
-
-
 def _parts(array: jax.Array) -> list[tuple[tuple[slice, ...], jax.Array | np.ndarray]]:
     """Returns (index, values) of the shards that make up an array; on a CPU they are views, to be dropped after use."""
     pieces = {str(shard.index): (shard.index, shard.data) for shard in array.addressable_shards}
@@ -149,7 +142,9 @@ def blocks(array) -> Iterator[np.ndarray]:
         yield np.asarray(array).reshape(1)
         return
     parts = _parts(array) if isinstance(array, jax.Array) else None
-    for start, stop in _block_bounds(array.shape, array.dtype.itemsize):
+    length = max(1, BLOCK_BYTES // max(1, math.prod(array.shape[1:]) * array.dtype.itemsize))
+    for start in range(0, array.shape[0], length):
+        stop = min(start + length, array.shape[0])
         rows = array[start:stop] if parts is None else _joined(parts, start, stop, array.shape, array.dtype)
         yield np.ascontiguousarray(rows)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedwin import engine, multi_process, tree
 from fedwin.callbacks import RunCallbacks
-from fedwin.data.federation import Federation, Store, buckets_below
+from fedwin.data.federation import Store, buckets_below
 from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves, newest_checkpoint
@@ -315,13 +315,6 @@ class GroupCohorts:
         return together, next(bucket for bucket in self.buckets if bucket >= largest)
 
 
-def common_buckets(federations: Mapping[int, Federation]) -> tuple[int, ...]:
-    """Returns the client sizes that cohorts are padded to, the same for all seeds, ascending."""
-    largest = [federation.buckets[-1] for federation in federations.values()]
-    equal = all(federation.equal_size == largest[0] for federation in federations.values())
-    return (largest[0],) if equal else buckets_below(max(largest))
-
-
 class GroupExamples(ResidentExamples):
     """Training examples of vmapped seeds: on the device once, with one index per seed.
 
@@ -362,7 +355,9 @@ class GroupInputs:
         self.examples = GroupExamples(members, program.partitions_differ, capacity)
         schedule = program.schedule(self.examples)
         drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
-        self.cohorts = GroupCohorts(drawn, common_buckets(prepared.federations))
+        largest = [federation.buckets[-1] for federation in prepared.federations.values()]
+        equal = all(federation.equal_size == largest[0] for federation in prepared.federations.values())
+        self.cohorts = GroupCohorts(drawn, (largest[0],) if equal else buckets_below(max(largest)))
         self.test = program.vmapped_evaluation_data(padded)
 
 

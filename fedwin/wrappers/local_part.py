@@ -239,8 +239,7 @@ def local_bn(setting: Setting) -> Wrapper:
 
         return phase._replace(client=client)
 
-    def own_statistics(model, row):
-        return model._replace(stats=tree.where(row.seen, row.stats, model.stats))
+    own = lambda model, row: model._replace(stats=tree.where(row.seen, row.stats, model.stats))
 
     def wrap(algorithm):
         if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
@@ -250,7 +249,7 @@ def local_bn(setting: Setting) -> Wrapper:
             client_init=lambda params, id, key: LocalStatistics(
                 algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
             ),
-            client_model=personal_model(algorithm, own_statistics),
+            client_model=personal_model(algorithm, own),
         )
 
     return Wrapper("local_bn", wrap)

@@ -85,10 +85,6 @@ def test_different(one, other, variant):
 
 
 def test_fedcm_is_ghb_with_a_smaller_client_rate():
-    same(models("fedcm:alpha=0.4"), models("ghb:tau=1,beta=0.6", "slow"))
-
-
-def test_fedcm_is_ghb_at_a_server_rate_too():
     same(models("fedcm:alpha=0.4,server_lr=0.5"), models("ghb:tau=1,beta=1.2,server_lr=0.5", "slow"))
 
 

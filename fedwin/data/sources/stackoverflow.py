@@ -63,14 +63,6 @@ def tokenize(sentences, words: dict[bytes, int], length: int) -> dict[str, np.nd
     return {"x": x, "y": y}
 
 
-def choose_users(sizes: dict[bytes, int], users: int, seed: int) -> list[bytes]:
-    """Sorts the ids of `sizes`, permutes them with the seed and returns the first `users`."""
-    ids = sorted(sizes)
-    if users > len(ids):
-        raise UserError(f"stackoverflow: users={users}, but the file has only {len(ids)}.")
-    return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
-
-
 def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict[bytes, np.ndarray]:
     """Draws `count` examples of all clients, given their sizes: client -> rows, in order of the ids."""
     ids = sorted(sizes)
@@ -143,7 +135,11 @@ def stackoverflow(
                 )
             yield client, tokenize(sentences[rows[client]] if side else sentences, words, length)
 
-    chosen = (choose_users(sizes[0], users, seed), rows)
+    ids = sorted(sizes[0])
+    if users > len(ids):
+        raise UserError(f"stackoverflow: users={users}, but the file has only {len(ids)}.")
+    drawn = generator(seed, "stackoverflow users").permutation(len(ids))[:users]
+    chosen = ([ids[i] for i in drawn], rows)
     sides = [clients.flatten(stream(side, ids), paths[side]) for side, ids in enumerate(chosen)]
     oov = FIRST + len(words)
     return Dataset.of_clients(
