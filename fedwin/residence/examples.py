@@ -159,7 +159,6 @@ class StreamedExamples(TrainingExamples):
         self._checked = _in_background(check_arrays, features)
         # One dispatch after the other: the source reads each on all cores.
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
-        self._in_float64 = jax.config.jax_enable_x64  # holds in the caller's thread alone
         self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}
 
     def prefetch(self, cohort: Cohort) -> None:
@@ -184,7 +183,7 @@ class StreamedExamples(TrainingExamples):
         need = max(int(self.sizes[some].sum()) for some in clients)
         capacity = next(c for c in self.capacities if c >= need)
         rows = np.concatenate([slots_of(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
-        with jax.enable_x64(self._in_float64):
+        with jax.enable_x64(self.weight.dtype == np.float64):  # the run's own holds in its thread alone
             if self.devices == 1:
                 return self.place(self._store(clients[0], capacity)), rows
             return ShardedStore(self.place({n: self._store(clients[n], capacity) for n in self.own})), rows

@@ -370,7 +370,7 @@ class Config(
         return {f.name: getattr(config, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
 
 
-def _integer(value: object) -> object:
+def _integer(value: Any) -> object:
     """Returns a string of digits, and an integer of numpy, as one of Python, anything else unchanged."""
     text = value.strip() if isinstance(value, str) else value
     # isdecimal accepts digits of other scripts, which int would read, too.
