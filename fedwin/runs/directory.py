@@ -309,7 +309,7 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
         )
         return ConfigFile(config, identity, contents["fingerprint"], contents.get("privacy"))
     except OSError as error:
-        raise UserError(f"{path} can't be read ({error.strerror}); name the directory of a run.") from error
+        raise UserError(f"{path} can't be read ({error.strerror}); name a run, or another --out_dir.") from error
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
