@@ -198,8 +198,7 @@ class Registry(dict):
                 names = ", ".join(options) or "no parameters"
                 nested = (f'{name}="{value},{key}=..."' for name, value in choice.params.items() if ":" in str(value))
                 more = "".join(f" A value with several parameters is quoted: {text}." for text in nested)
-                given = inspect.signature(self[choice.name]).parameters.get(key)
-                if given is not None and given.default is not given.empty:
+                if (p := inspect.signature(self[choice.name]).parameters.get(key)) and p.default is not p.empty:
                     more += f" Define '{key}' behind a '*', as a keyword-only parameter."
                 raise UserError(
                     f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {names}."
