@@ -183,8 +183,8 @@ def _kinds(annotation: Any) -> list[Kind] | None:
         return [Kind(float, annotation)]
     if origin is Annotated:
         limits = next((note for note in args[1:] if isinstance(note, Range)), None)
-        kinds, numbers = _kinds(args[0]), (int, float)
-        return kinds and [kind._replace(range=limits or kind.range) if kind.type in numbers else kind for kind in kinds]
+        plain, numbers = _kinds(args[0]), (int, float)
+        return plain and [kind._replace(range=limits or kind.range) if kind.type in numbers else kind for kind in plain]
     if origin is Literal:
         return [Kind(type(args[0]), None, args)]
     if origin in (typing.Union, types.UnionType):
