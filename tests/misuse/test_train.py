@@ -77,7 +77,7 @@ DATA = [
 CODE = [
     (f"--import={LONG_NAME}.py", "no such file"),
     (f"--import={LONG_NAME}", "no module of this name"),
-    ("--import=own/number.py --algorithm=number", "algorithm 'number' | returns int | core.algorithm"),
+    ("--import=own/number.py --algorithm=number", "algorithm 'number' | must return Algorithm, not int"),
     ("--import=own/divides.py --algorithm=divides", "algorithm 'divides' | divides.py:7 | ZeroDivisionError"),
 ]
 
