@@ -51,6 +51,11 @@ def at_least_float32(a):
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), a)
 
 
+def copy(a):
+    """Returns a in buffers of its own, with dtypes that are not weak, as those of Python's numbers are."""
+    return map(lambda x: jnp.array(x, x.dtype, copy=True), a)
+
+
 def where(flag, a, b):
     """Returns a if the scalar `flag` is true, else b; NaN in the other one has no effect."""
     return map(lambda x, y: jnp.where(flag, x, y), a, b)

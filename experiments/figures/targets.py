@@ -34,7 +34,9 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         raise UserError("targets: name a run, and a value to reach, such as --target=0.6.")
     methods = []
     for source in series:
-        seeds = curves.by_seed(source.lines, source.readout, metric, 1, source.stopped, True, source.label).values()
+        seeds = curves.by_seed(
+            source.lines, source.readout, metric, stopped=source.stopped, diverged=True, label=source.label
+        ).values()
         rounds = np.array(max(map(list, seeds), key=max))  # of the seed that trained longest
         sign = -1 if is_lower(metric) else 1
         signed = [(sign * np.array(list(own.values())), list(own)) for own in seeds]

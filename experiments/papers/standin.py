@@ -35,7 +35,7 @@ FEDERATIONS = {
 
 # rates.csv: what was tried, and the mean accuracy (%) over the last 50 of 1,000 rounds on examples that clients hold
 # out (a fifth of each; as many local steps as without), seed 100, or 100 to 103 where the best two rates are within 0.1
-# points. Rates are 0.001, 0.002, 0.005, 0.01 and so on, until the best has a lower and a higher neighbor. With one
+# points. Rates are 0.0002, 0.0005, 0.001 and so on, as many as give the best a lower and a higher neighbor. With one
 # class per client two other values of a method's coefficient follow, at the best rate of seed 100. 0: diverged.
 TRIED = lines_of(FOLDER / "rates.csv")
 # Federation -> method -> (algorithm, local rate), the most accurate.

@@ -67,8 +67,8 @@ def init(
 @jax.jit
 def _copied(run):
     """Returns a state in which every leaf has its own buffer: a donated buffer may occur only once in the tree."""
-    # With a dtype that is not weak, as a Python number's is: a round may change that, and would be compiled again.
-    return jax.tree.map(lambda x: jnp.array(x, x.dtype, copy=True), run)
+    # A round may change a weak dtype, and would be compiled again.
+    return tree.copy(run)
 
 
 def one_round(

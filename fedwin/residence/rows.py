@@ -210,9 +210,8 @@ def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> Py
     """Returns the initial rows of clients [n], tree of [n, ...], in separate buffers."""
 
     def stacked(params, ids, key):
-        # A copy, because jit may return one and the same buffer for outputs that are equal; not of a weak dtype.
-        rows = jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key)
-        return jax.tree.map(lambda x: jnp.array(x, x.dtype, copy=True), rows)
+        # A copy, because jit may return one and the same buffer for outputs that are equal.
+        return tree.copy(jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key))
 
     options = jax_config.compiler_options()
     return jax.jit(stacked, out_shardings=shardings, compiler_options=options)(params, ids, init_key)
