@@ -15,6 +15,7 @@ from fedwin.data.contents import checksum, describe_subset
 from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.formats import files
+from fedwin.data.partitions.pack import build
 from fedwin.data.shifts import DRIFTS, SHIFTS
 from fedwin.data.sources.arrays import from_arrays, from_series
 from fedwin.data.sources.fedjax_data import from_fedjax
@@ -139,12 +140,15 @@ def make_partition(
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
     choice = PARTITIONS.check(partition)
+    wanted = num_clients
     if num_clients is None and choice.name not in long_tail.FIXED:
         num_clients = DEFAULT_NUM_CLIENTS
     if imbalance > 1:
         result = long_tail.partitioned(dataset, choice, num_clients, seed, imbalance)
     else:
-        result = PARTITIONS.build(choice, dataset, num_clients, seed)
+        result = build(choice, dataset, num_clients, seed)
+    if (clients := result.num_clients) != (wanted or clients):
+        raise UserError(f"partition '{choice}' has {clients} clients, not {wanted}; set --num_clients={clients}.")
     if not allow_empty and imbalance > 1 and choice.name in long_tail.FIXED:
         check_not_empty(result, f"lower imbalance={imbalance:g}, which leaves them none")
     elif not allow_empty:

@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import PARTITIONS, Dataset, Partition, offsets
-from fedwin.data.partitions.pack import finish
+from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.partitions.pack import build, finish
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.choices import Choice
@@ -43,17 +43,17 @@ def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:
 
 
 def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed: int, factor: float) -> Partition:
-    """Returns a partition of the examples of a long tail, as PARTITIONS builds it of all examples."""
+    """Returns a partition of the examples of a long tail, as `build` makes it of all examples."""
     rows = long_tail(dataset, factor, seed)
     if choice.name not in FIXED:
         # Partitioners read labels, not inputs.
         train = {name: np.asarray(values)[rows] for name, values in dataset.train.items() if name != "x"}
-        split = PARTITIONS.build(choice, dataclasses.replace(dataset, train=train, natural=None), num_clients, seed)
+        split = build(choice, dataclasses.replace(dataset, train=train, natural=None), num_clients, seed)
         if len(lost := np.setdiff1d(train["y"], train["y"][split.order])):
             text = f"imbalance={factor:g}: the partition leaves all examples of class {lost[0]} out"
             warnings.warn(f"{text}; other clients or another --partition_seed may have some.", stacklevel=3)
         return split._replace(order=rows[split.order].astype(np.int32))
-    split = PARTITIONS.build(choice, dataset, num_clients, seed)
+    split = build(choice, dataset, num_clients, seed)
     remains = np.isin(split.order, rows)
     client = np.repeat(np.arange(split.num_clients), split.sizes)[remains]
     sizes = np.bincount(client, minlength=split.num_clients)

@@ -120,6 +120,6 @@ def test_seeds_whose_partitions_differ_in_clients_are_refused_in_one_line():
     def by_seed(dataset, num_clients, seed):
         return Partition.from_lists(np.arange(60).reshape(6 + 4 * seed, -1))
 
-    config = dataclasses.replace(BASE, seeds=[0, 1], partition="by_seed")
+    config = dataclasses.replace(BASE, seeds=[0, 1], partition="by_seed", num_clients=0)
     refused("6 with seed 0, 10 with seed 1.*--partition_seed", prepare, config)
     assert prepare(dataclasses.replace(config, partition_seed=1)).setting.num_clients == 10

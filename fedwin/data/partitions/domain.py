@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import finish
+from fedwin.data.partitions.pack import build, finish
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -54,7 +54,7 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
         part = dataclasses.replace(
             dataset, name=f"{dataset.name} domain {d}", train={"y": np.asarray(dataset.train["y"])[rows]}, natural=None
         )
-        split = PARTITIONS.build(text, part, each, int(generator(seed, "domain", d).integers(2**31)))
+        split = build(text, part, each, int(generator(seed, "domain", d).integers(2**31)))
         fallbacks += split.report["fallbacks"]
         of_client[numbers[d]] = d
         for j, k in enumerate(numbers[d]):

@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 
 from fedwin.data.checks import check_range
-from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
+from fedwin.data.dataset import MAX_CELLS, PARTITIONS, Dataset, Partition
 from fedwin.errors import UserError
+from fedwin.registry import Choice
 
 # Quantile bins of a continuous label, unless a partition is given another number.
 BINS = 10
@@ -103,3 +104,15 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
 def pack(dataset: Dataset, lists, name: str, **report) -> Partition:
     """Packs one list of rows per client into a finished partition, as from `finish`."""
     return finish(dataset, Partition.from_lists(lists), name, **report)
+
+
+def build(choice: str | Choice, dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
+    """Builds a partition by its choice; that of a user is checked and gets its report here, as others by `finish`."""
+    choice = PARTITIONS.check(choice)
+    built = PARTITIONS.build(choice, dataset, num_clients, seed)
+    if PARTITIONS[choice.name].__module__.startswith("fedwin."):
+        return built
+    if built.offset[-1] != len(built.order):
+        raise UserError(f"partition '{choice.name}': offset does not end where order does; use Partition.from_lists.")
+    finished = finish(dataset, built, choice.name)
+    return finished._replace(report={**built.report, **finished.report})

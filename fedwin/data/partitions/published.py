@@ -64,8 +64,6 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
         lists.setdefault(user, []).append(row)
     if not lists:
         raise UserError(f"{path}: it contains no example; give a line (CSV) or a name (JSON) for each.")
-    if num_clients not in (None, len(lists)):
-        raise UserError(f"{path} has {len(lists)} clients, not {num_clients}; set --num_clients={len(lists)}.")
     # Numeric ids keep their numeric order; client k is user k in the published files.
     users = sorted(lists, key=lambda user: (not user.isdecimal(), int(user) if user.isdecimal() else 0, user))
     part = Partition.from_lists([np.array(lists[user]) for user in users], ids=np.array(users))

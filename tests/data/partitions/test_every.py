@@ -116,6 +116,19 @@ def test_partitions_that_do_not_fit_the_data_set():
         refused(f"record 1: example {row} is not in 0..19", finish, domains, Partition.from_lists([[3, row]]), "mine")
 
 
+def test_a_partition_of_the_user_is_checked_and_gets_a_report():
+    rows = {"good": [[0], [2, 1]], "twice": [[0, 1], [1]], "beyond": [[0], [9]]}
+    data.PARTITIONS.register("mine", lambda dataset, num_clients, seed, *, rows_of: Partition.from_lists(rows[rows_of]))
+    dataset = labeled(np.arange(8) % 2, 2, domain=np.arange(8, dtype=np.int32) // 4)
+    refused("mine:rows_of=good' has 2 clients, not 3; set", data.make_partition, dataset, "mine:rows_of=good", 3, 0)
+    refused("assigns example 1 to more", data.make_partition, dataset, "mine:rows_of=twice", 2, 0)
+    refused("example 9 is not in 0..5", data.make_partition, dataset, "mine:rows_of=beyond", 2, 0, imbalance=1.5)
+    part = data.make_partition(dataset, "mine:rows_of=good", None, 0)
+    assert part.report["partition"] == "mine" and part.report["histogram"].tolist() == [[1, 0], [1, 1]]
+    assert data.make_partition(dataset, "domain:inner=mine:rows_of=good", 4, 0).order.size == 6
+    del data.PARTITIONS["mine"]
+
+
 def test_sequences_have_no_label_to_split_by():
     y = np.ones((6, 3), np.int32)
     dataset = data.Dataset("text", {"x": y, "y": y}, {"x": y, "y": y}, 5, task="sequence")
