@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedwin.callbacks.protocol import Callback, ReadOuts
 from fedwin.callbacks.scores import FIGURES, is_lower, reaches
-from fedwin.errors import UserError
+from fedwin.errors import UserError, user_code
 from fedwin.registry import Registry
 from fedwin.registry.ranges import Finite, NonNegative, PositiveInt, one_of
 
@@ -126,10 +128,10 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
 
 
 class EarlyStopping(Callback):
-    """Ends seeds by a rule."""
+    """Ends seeds by a rule, which was built from a choice."""
 
-    def __init__(self, rule: StoppingRule):
-        self.rule = rule
+    def __init__(self, rule: StoppingRule, choice: str):
+        self.rule, self.choice = rule, choice
         self._states: dict[int, Any] = {}
 
     def resume(self, seed, evaluations):
@@ -137,9 +139,15 @@ class EarlyStopping(Callback):
             self(round, seed, read_outs)
 
     def __call__(self, round, seed, read_outs):
-        state = self._states[seed] if seed in self._states else self.rule.init()
-        self._states[seed], stop = self.rule.update(state, round, self._value(read_outs))
-        return stop
+        value = self._value(read_outs)
+        with user_code(self.rule.update, f"early_stopping={self.choice} fails after round {round} of seed {seed}"):
+            state = self._states[seed] if seed in self._states else self.rule.init()
+            answer = self.rule.update(state, round, value)
+        match answer:
+            case (state, bool() | np.bool_() as stop):
+                self._states[seed] = state
+                return stop
+        raise UserError(f"early_stopping={self.choice}: update returned {answer!r}; return (state, True or False).")
 
     def _value(self, read_outs: ReadOuts) -> float:
         found: Any = read_outs

@@ -142,7 +142,7 @@ def _train(
     directories.check_identity(identity)
     _print_header(checked, identity.fingerprint, say)
     tracking = _tracking(config, directory, identity.fingerprint, closing)
-    rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule)]
+    rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule, config.early_stopping)]
     given = [*rule, *([] if on_eval is None else [on_eval])]
     callbacks = RunCallbacks(given, config.num_rounds, [] if tracking is None else [tracking.line])
     program = Program(plan, test, callbacks.may_stop)

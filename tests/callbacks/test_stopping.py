@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin.callbacks import STOPPING_RULES, stopping
+from fedwin.callbacks import STOPPING_RULES, RunCallbacks, stopping
 from fedwin.errors import UserError
 from tests.refusals import refused
 from tests.small_runs import lines, placed, run_in, small
@@ -54,7 +54,7 @@ def test_a_rule_stops_in_the_right_round(choice, curve, expected):
 
 def test_a_state_may_be_zero():
     rule = stopping.StoppingRule("loss", "model", lambda: 2, lambda state, round, value: (state - 1, state == 0))
-    callback = stopping.EarlyStopping(rule)
+    callback = stopping.EarlyStopping(rule, "mine")
     assert [callback(t, 0, {"model": {"loss": 1.0}}) for t in range(3)] == [False, False, True]
 
 
@@ -66,9 +66,20 @@ def test_validation_decides_only_where_clients_hold_out_examples(tmp_path):
 
 
 def test_a_metric_that_the_run_does_not_have_is_refused_at_the_first_evaluation():
-    callback = stopping.EarlyStopping(STOPPING_RULES.build("patience:rounds=5,metric=val_acuracy"))
+    callback = stopping.EarlyStopping(STOPPING_RULES.build("patience:rounds=5,metric=val_acuracy"), "patience")
     message = "early_stopping: metric=val_acuracy must be one of accuracy, val_accuracy. Did you mean 'val_accuracy'"
     refused(message, callback, 0, 0, {"model": {"accuracy": 0.1, "val_accuracy": 0.1}})
+
+
+def test_a_rule_that_fails_or_returns_something_else_is_named():
+    for update, words in (
+        (lambda state, round, value: value > 0.5, "update returned True; return .state, True or False"),
+        (lambda state, round, value: (state, 0.9), r"update returned \(None, 0.9\); return"),
+        (lambda state, round, value: state["best"], "fails after round 3 of seed 0: TypeError in .*test_stopping.py:"),
+    ):
+        rule = stopping.StoppingRule("loss", "model", lambda: None, update)
+        callbacks = RunCallbacks([stopping.EarlyStopping(rule, "mine")], 12)
+        refused(f"^early_stopping=mine:? {words}", callbacks.evaluated, {"seed": 0, "round": 3, "model": {"loss": 1.0}})
 
 
 @pytest.mark.slow
