@@ -225,6 +225,19 @@ def test_annotations_are_ranges(annotation, inside, wrong):
         refused(re.escape(message), registry.check, Choice("ball", {"size": value}))
 
 
+def test_annotations_that_are_text_are_ranges_too():
+    """As under `from __future__ import annotations`, where some names are known to type checkers alone."""
+
+    def ball(setting: "Setting", *, size: "ranges.Positive"):  # type: ignore[name-defined]  # noqa: F821
+        return size
+
+    registry = Registry("thing")
+    registry.register("ball", ball)
+    refused("size=-1 must be a number > 0", registry.check, "ball:size=-1")
+    ball.__annotations__["size"] = "Positive"
+    refused("ball: size can't be checked .name 'Positive' is not defined.; import", registry.register, "ball", ball)
+
+
 def test_the_range_of_a_parameter_is_listed():
     parameter = inspect.Parameter("spin", inspect.Parameter.KEYWORD_ONLY, annotation=ranges.Share | None)
     described = Hyperparameter("spin", None, "share of the mass.", ranges.values_of(parameter)).description

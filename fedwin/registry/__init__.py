@@ -122,7 +122,8 @@ class Registry(dict):
 
         Raises:
           UserError: for a name that another function has or that no choice can have, a builder that is no function, a
-            default that its parameter does not accept, an unknown paper or an unknown fact.
+            default that its parameter does not accept, an annotation of it that names what does not exist, an unknown
+            paper or an unknown fact.
         """
         if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
             rule = 'a name is text without blanks, colons, commas and equals signs; rename it: @register("name").'
@@ -253,12 +254,25 @@ class Registry(dict):
 
 
 def _keywords(builder: Callable) -> list[inspect.Parameter]:
-    """Returns a builder's keyword-only parameters; annotations that name what cannot be found stay text."""
+    """Returns a builder's keyword-only parameters; other annotations may name what only type checkers know."""
     try:
         signature = inspect.signature(builder, eval_str=True)
     except NameError:
         signature = inspect.signature(builder)
-    return [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    keywords = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return [_evaluated(p, builder) if isinstance(p.annotation, str) else p for p in keywords]
+
+
+def _evaluated(parameter: inspect.Parameter, builder: Callable) -> inspect.Parameter:
+    """Returns a parameter with its annotation, which is text, evaluated; raises UserError if it names the unknown."""
+    names = getattr(inspect.unwrap(builder), "__globals__", {})
+    try:
+        return parameter.replace(annotation=eval(parameter.annotation, names))
+    except NameError as error:
+        raise UserError(
+            f"{_place(builder)}: {parameter.name} can't be checked ({error}); import the name of its annotation at run "
+            f"time, not under TYPE_CHECKING alone."
+        ) from error
 
 
 def _place(builder: Callable) -> str:
