@@ -88,12 +88,8 @@ class ClientEvaluations:
         self.width = strategy.multiple(prepared.setting.sampling.largest)
         # At most as many clients at a time as in training.
         self._strategy = strategy._replace(chunk=min(strategy.chunk or self.width, self.width // strategy.num_devices))
-        self._passes = {name: self._compiled(name) for name in self._names}
-
-    @property
-    def _names(self) -> list[str]:
-        """'seen' and 'unseen', as far as any seed has such clients."""
-        return [name for name in ("seen", "unseen") if any(name in clients for clients in self.evaluated.values())]
+        names = {name for clients in self.evaluated.values() for name in clients}
+        self._passes = {name: self._compiled(name) for name in names}
 
     def _compiled(self, name: str) -> Callable:
         """Returns the compiled pass over 'seen' or 'unseen' clients, of one shape for all seeds."""
@@ -158,18 +154,17 @@ class ClientEvaluations:
     def _pass_over(self, compiled, clients: EvaluatedClients, models, run, examples, training) -> Results:
         """Evaluates models on clients, block by block; leaves of the results are [n, M]."""
         sizes = clients.federation.sizes[clients.ids]
-        bounds = [source.rounds for source in (examples, training) if source is not None and source.rounds]
+        sources = [source for source in (examples, training) if source is not None]
+        bounds = [source.rounds for source in sources if source.rounds]
         rounds = min([self.program.prepared.config.rounds_per_dispatch, *bounds])
         parts = blocks(clients.ids, sizes, self.width, rounds, self.program.strategy.num_devices)
         computed = []
         for number, (cohort, order) in enumerate(parts):
-            following = parts[number + 1].cohort if number + 1 < len(parts) else None
             store, rows = examples.load(cohort)
             learning, learning_rows = (None, np.zeros_like(rows)) if training is None else training.load(cohort)
-            if following is not None:
-                for source in (examples, training):
-                    if source is not None:
-                        source.prefetch(following)
+            if number + 1 < len(parts):
+                for source in sources:
+                    source.prefetch(parts[number + 1].cohort)
             flat = lambda values, order=order: np.asarray(values).reshape(-1)[order]
             cohort = jax.tree.map(flat, cohort._replace(rows=rows))
             found = jax.device_get(compiled(models, run, store, learning, cohort, flat(learning_rows)))
