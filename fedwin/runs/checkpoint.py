@@ -56,13 +56,12 @@ class Checkpoints:
     Attributes:
       path: the directory as given, for messages.
       directory: its absolute path.
-      keep_rounds: rounds whose checkpoints are also kept; rounds may be added.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int = 3, rounds: Sequence[int] = ()):
         self.path = pathlib.Path(directory)
         self.directory = self.path.absolute()
-        self.keep, self.keep_rounds = keep, set(rounds)
+        self.keep, self.keep_rounds = keep, rounds
         self._manager: ocp.CheckpointManager | None = None
 
     def rounds(self) -> list[int]:

@@ -11,7 +11,7 @@ import jax
 from fedwin import engine, multi_process, tree
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
-from fedwin.engine.communication import Bytes, stacked_bytes
+from fedwin.engine.communication import stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES
@@ -145,7 +145,6 @@ class RunPlan:
       table: where client rows are stored: 'device', 'host' or 'file'.
       windows: where windows are stored.
       groups: the seeds that train together; groups of one train one after the other.
-      bytes_per_client: bytes that a client receives and sends in a round.
     """
 
     prepared: PreparedRun
@@ -153,7 +152,6 @@ class RunPlan:
     table: str
     windows: WindowPlan
     groups: tuple[tuple[int, ...], ...]
-    bytes_per_client: Bytes
 
     def __str__(self) -> str:
         at_once = f"; {self.num_vmapped} seeds at once" if self.num_vmapped > 1 else ""
@@ -400,7 +398,7 @@ def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
     Raises:
       UserError: model, loss, data, algorithm or wrappers do not fit together.
     """
-    traffic = prepared.bytes_per_client  # before other traces: its messages name the function with an error
+    _ = prepared.bytes_per_client  # traced before others: its messages name the function with an error
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()
     table = table_kind(prepared.algorithm, prepared.shapes.params, clients, config.table, room)
@@ -408,7 +406,7 @@ def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
     if table != "device" and any(map(tree.is_key, rows)):
         raise UserError(f"table={table}: clients keep PRNG keys; keep jax.random.key_data(key), or set --table=device.")
     groups = seed_groups(config.seeds, config.seeds_at_once)
-    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups, traffic)
+    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups)
 
 
 def _participants(prepared: PreparedRun) -> int:
