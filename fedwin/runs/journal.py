@@ -24,6 +24,7 @@ from fedwin.wrappers.accounting import Privacy
 # Metric name -> Mean, and read-out -> metric -> values; the leading axis of leaves is the rounds of a dispatch [R_max].
 Metrics = Mapping[str, Mean]
 Evaluations = Mapping[str, Mapping[str, np.ndarray]]
+DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may help"
 
 
 class ClientEvaluation(NamedTuple):
@@ -48,6 +49,7 @@ class Journal:
       before: rounds that were completed, and the bytes that clients received and sent in them.
       saved: `saved_extra` of the checkpoint that the seed resumes from, the counts that a fork continues, or None.
       privacy: the guarantee of a private run, or None.
+      stop: whether the seed ends at the first divergence.
 
     Attributes:
       seconds: training time so far, compilation included.
@@ -73,6 +75,7 @@ class Journal:
         callbacks: RunCallbacks | None = None,
         privacy: Privacy | None = None,
         simulated: SimulatedTime | None = None,
+        stop: bool = True,
     ):
         saved = saved or {}
         self.seed, self.metrics_log, self.checkpoints, self.rows = seed, metrics_log, checkpoints, rows
@@ -82,7 +85,7 @@ class Journal:
         self.steady: tuple[int, float] = tuple(saved.get("steady", (0, 0.0)))
         self.diverged_at: int | None = saved.get("diverged_at")
         self.stopped_at: int | None = saved.get("stopped_at")
-        self.callbacks, self.privacy, self.simulated = callbacks, privacy, simulated
+        self.callbacks, self.privacy, self.simulated, self.stop = callbacks, privacy, simulated, stop
         self.lines: list[Line] = []
         self.saved_round: int | None = None
 
@@ -92,9 +95,10 @@ class Journal:
         if not compiling:
             self.steady = (self.steady[0] + rounds, self.steady[1] + seconds)
 
-    def ended(self, stop: bool) -> bool:
+    @property
+    def ended(self) -> bool:
         """Whether the seed trains no further: a callback stopped it, or it diverged and `stop`."""
-        return self.stopped_at is not None or (stop and self.diverged_at is not None)
+        return self.stopped_at is not None or (self.stop and self.diverged_at is not None)
 
     def _bytes(self, after: int) -> Sequence[int]:
         """Returns the bytes that clients received and sent in the first `after` rounds."""
@@ -146,7 +150,6 @@ class Journal:
         evaluations: Evaluations,
         flags: np.ndarray,
         count: int,
-        stop: bool,
         clients: ClientEvaluation | None = None,
     ) -> np.ndarray:
         """Writes the evaluations of a dispatch; those after a divergence are left out if `stop`.
@@ -159,7 +162,6 @@ class Journal:
           evaluations: read-out -> metric -> values [R_max].
           flags: which rounds were evaluated, bool [R_max].
           count: rounds of the dispatch.
-          stop: whether the seed ends at the first divergence.
           clients: evaluation of the last round on each client's own examples, or None.
 
         Returns:
@@ -184,7 +186,7 @@ class Journal:
             stopped = values is not None and self.write_evaluation(
                 after, values, None if unknown else float(loss[r]), clients if r == count - 1 else None
             )
-            if diverged and stop:
+            if diverged and self.stop:
                 break
             if stopped:
                 self.stopped_at = after
@@ -195,8 +197,8 @@ class Journal:
         return filled
 
     def save(self, completed: int, run: engine.RunState) -> None:
-        """Saves a checkpoint of the state after `completed` rounds; its evaluations are written to disk first."""
-        if self.checkpoints is None or self.rows is None:
+        """Saves a checkpoint after `completed` rounds, unless it has; its evaluations are written to disk first."""
+        if self.checkpoints is None or self.rows is None or self.saved_round == completed:
             return
         self.flush()
         state = self.rows.checkpoint(multi_process.all_gather(run))
@@ -234,11 +236,8 @@ class Journal:
         if self.checkpoints is not None and (watch := signals.active()) is not None:
             watch.mark_unsaved()
 
-    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
+    def end_if_interrupted(self, completed: int, run: engine.RunState) -> None:
         """Saves the state after completed rounds and raises Interrupted if any process received Ctrl-C or SIGTERM.
-
-        Args:
-          ended: whether the seed ends here because it diverged or was stopped.
 
         Raises:
           Interrupted: a signal was received.
@@ -248,10 +247,9 @@ class Journal:
         if watch is None or not number or self.checkpoints is None:
             return
         watch.request(number)
-        if ended:  # a diverged state is not one to resume from
+        if self.ended:  # a diverged state is not one to resume from
             raise signals.Interrupted(number, f"interrupted; the same {watch.caller} resumes.")
-        if self.saved_round != completed:
-            self.save(completed, run)
+        self.save(completed, run)
         raise signals.Interrupted(
             number, f"interrupted; saved after round {completed}, the same {watch.caller} resumes there."
         )
@@ -304,7 +302,7 @@ def _means(lines: list[Line]) -> dict[str, dict[str, float]]:
     }
 
 
-def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line], cause: str | None) -> Summary:
+def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]) -> Summary:
     own = [line for line in lines if line["seed"] == seed]
     if not own:
         raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
@@ -327,7 +325,7 @@ def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]
         "seed": seed,  # an integer also in summary.json, whose keys are texts
         "final_round": end,
         "diverged_at": journal.diverged_at,
-        "divergence": cause,
+        "divergence": None if journal.diverged_at is None else DIVERGENCE,
         **({} if journal.stopped_at is None else {"stopped_at": journal.stopped_at}),
         **({} if journal.empty_rounds is None else {"empty_rounds": journal.empty_rounds}),
         "wall_seconds": journal.seconds,
@@ -365,19 +363,13 @@ def _over_seeds(seeds: dict[int, Summary]) -> Summary:
 
 
 def summarize(
-    config: Config,
-    journals: Mapping[int, Journal],
-    lines: list[Line],
-    fingerprint: str,
-    traces: int,
-    causes: Mapping[int, str] | None = None,
+    config: Config, journals: Mapping[int, Journal], lines: list[Line], fingerprint: str, traces: int
 ) -> Summary:
     """Returns the summary of a run.
 
     Args:
       journals: seed -> its journal after training.
       traces: number of dispatch programs that were compiled.
-      causes: seed -> why it diverged.
 
     Returns:
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
@@ -388,8 +380,7 @@ def summarize(
     Raises:
       UserError: evaluations are missing.
     """
-    causes = causes or {}
-    seeds = {seed: _seed_summary(config, seed, journal, lines, causes.get(seed)) for seed, journal in journals.items()}
+    seeds = {seed: _seed_summary(config, seed, journal, lines) for seed, journal in journals.items()}
     return {
         "algorithm": config.algorithm,
         "num_rounds": config.num_rounds,

@@ -28,7 +28,7 @@ from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, checksum, named_leaves
 from fedwin.runs.choices import check_deadline, check_objects
 from fedwin.runs.config import Config
-from fedwin.runs.journal import Journal, Summary, summarize
+from fedwin.runs.journal import DIVERGENCE, Journal, Summary, summarize
 from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.plan import Requirements, RunPlan
@@ -40,7 +40,6 @@ from fedwin.runs.timing import EXHAUSTED, TimedRun, Timing, chosen, planned
 from fedwin.wrappers.accounting import restored
 
 Say = Callable[[str], None]
-DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may help"
 # What XLA says -> what helps.
 DEVICE_REMEDIES = {
     EXHAUSTED: "--dry_run counts the memory; set --strategy=chunked:k=1 or a smaller --batch_size in another --out_dir",
@@ -181,17 +180,17 @@ def _summary(
 ) -> Summary:
     if not multi_process.is_first():
         return {}
-    causes = {seed: DIVERGENCE for seed, result in results.items() if result.diverged_at is not None}
     for seed, result in results.items():
-        if seed in causes:
-            say(f"seed {seed}: diverged in round {result.diverged_at}: {causes[seed]}.")
+        if result.diverged_at is not None:
+            say(f"seed {seed}: diverged in round {result.diverged_at}: {DIVERGENCE}.")
         if result.stopped_at is not None:
             say(f"seed {seed}: stopped early in round {result.stopped_at} of {program.prepared.config.num_rounds}.")
         if result.empty_rounds:
             effect = "added noise alone" if program.prepared.privacy is not None else "left the model unchanged"
             say(f"seed {seed}: no client took part in {result.empty_rounds} rounds, which {effect}.")
     lines = read_lines(directory / "metrics.jsonl")
-    for seed in sorted(results.keys() & {line["seed"] for line in lines} - causes.keys()):
+    converged = {seed for seed, result in results.items() if result.diverged_at is None}
+    for seed in sorted(converged & {line["seed"] for line in lines}):
         of_seed = [line["model"] for line in lines if line["seed"] == seed]
         # Losses as they are shown, where they may be infinite.
         start, end = (f"{float(metrics['loss']):.3g}" for metrics in (of_seed[0], of_seed[-1]))
@@ -199,7 +198,7 @@ def _summary(
         # A better model may have a larger loss, too.
         if float(end) > float(start) and after < 2 * max(before, 1 / program.prepared.dataset.num_classes):
             say(f"note: seed {seed}: the test loss rose from {start} to {end}; a smaller --client_lr may help.")
-    summary = summarize(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces), causes)
+    summary = summarize(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces))
     if (privacy := program.prepared.privacy) is not None:
         summary["privacy"] = privacy.report(program.prepared.config.num_rounds)
     directories.write_summary(directory, summary)

@@ -14,7 +14,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.local import LocalWork, work_of_rounds
 from fedwin.runs.config import Config
-from fedwin.sampling import Draw, Sampler, uniform_sampler
+from fedwin.sampling import Draw, Sampler
 
 # Blocks of cohorts in memory: the one in training and the one that is prefetched.
 LATEST_BLOCKS = 2
@@ -25,11 +25,9 @@ class Schedule:
     """The rounds after which a run evaluates, saves, and ends a dispatch.
 
     Attributes:
-      clients_per_round: cohort size |S|.
       final_evals: number of last rounds that are all evaluated.
       checkpoint_every: rounds between checkpoints; 0: only after the first and the last round.
       rounds_per_dispatch: maximum number of rounds of a dispatch; dispatches are padded to it.
-      stop_on_divergence: whether a seed ends at the first NaN or inf.
       keep_rounds: further rounds with a checkpoint.
       window_rounds: a lower maximum for windows that are offloaded from the device, or None.
       ends_at_evaluations: whether dispatches end at every evaluation, because a callback may stop the seed there.
@@ -38,12 +36,10 @@ class Schedule:
     """
 
     num_rounds: int
-    clients_per_round: int
     eval_every: int
     final_evals: int
     checkpoint_every: int
     rounds_per_dispatch: int = 50
-    stop_on_divergence: bool = True
     keep_rounds: tuple[int, ...] = ()
     window_rounds: int | None = None
     ends_at_evaluations: bool = False
@@ -54,12 +50,10 @@ class Schedule:
         """Returns the schedule of a resolved config."""
         return cls(
             config.num_rounds,
-            config.clients_per_round,
             config.eval_every,
             config.final_evals,
             config.checkpoint_every,
             config.rounds_per_dispatch,
-            config.stop_on_divergence,
             tuple(config.keep_rounds),
             clients_every=config.eval_clients_every if config.eval_clients else None,
         )
@@ -182,7 +176,7 @@ class CohortSchedule:
 
     Args:
       seed: decides, with the round, which clients are drawn.
-      sampler: draws them; by default schedule.clients_per_round clients, uniformly.
+      sampler: draws them.
       local_work: which share of their local steps they take; None: all of them.
     """
 
@@ -192,12 +186,12 @@ class CohortSchedule:
         schedule: Schedule,
         strategy: Strategy,
         seed: int,
-        sampler: Sampler | None = None,
+        sampler: Sampler,
         local_work: LocalWork | None = None,
     ):
-        self.federation, self.schedule, self.seed, self.local_work = federation, schedule, seed, local_work
-        self.sampler = sampler or uniform_sampler(federation.num_clients, schedule.clients_per_round)
-        self.width = strategy.multiple(self.sampler.largest)
+        self.federation, self.schedule, self.seed = federation, schedule, seed
+        self.sampler, self.local_work = sampler, local_work
+        self.width = strategy.multiple(sampler.largest)
         # A block is used twice: for the prefetch of its dispatch, and for the dispatch itself.
         self._cached_block = functools.lru_cache(LATEST_BLOCKS)(self._draw_block)
 

@@ -140,6 +140,7 @@ class SeedRunner:
             callbacks=self.callbacks,
             privacy=prepared.privacy,
             simulated=prepared.simulated_time(cohorts, saved.get("simulated")),
+            stop=prepared.config.stop_on_divergence,
         )
 
     def _record_start(self, journal: Journal, run: engine.RunState, test: PyTree) -> None:
@@ -168,8 +169,7 @@ class SeedRunner:
         self._note_past(seeds, completed, checkpoints)
         finals = {seed: self._checkpoints(f"seed_{seed}", closing) for seed in seeds}
         rows = DeviceTable(self.program.prepared.setting.num_clients)
-        stop = inputs.cohorts.schedule.stop_on_divergence
-        journal = GroupJournal(journals, stop, self.metrics_log, checkpoints, rows, finals)
+        journal = GroupJournal(journals, self.metrics_log, checkpoints, rows, finals)
         if saved is None:
             journal.save(completed, run)
         parts = Parts(self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
@@ -212,28 +212,27 @@ class GroupJournal(Journal):
 
     Args:
       members: position on the vmapped axis -> the seed's journal.
-      stop: whether a seed ends when it diverges; the others continue. One that a callback stopped always ends.
       finals: seed -> its own checkpoints, for its last state if a callback stops it.
     """
 
     def __init__(
         self,
         members: Mapping[int, Journal],
-        stop: bool,
         metrics_log: MetricsLog | None,
         checkpoints: Checkpoints,
         rows: ClientTable,
         finals: Mapping[int, Checkpoints],
     ):
-        super().__init__(members[0].seed, metrics_log, checkpoints, rows)
-        self.members, self.stop, self.finals = members, stop, finals
+        super().__init__(members[0].seed, metrics_log, checkpoints, rows, stop=members[0].stop)
+        self.members, self.finals = members, finals
 
     @property
     def active(self) -> dict[int, Journal]:
         """The journals of the seeds that have not ended."""
-        return {index: journal for index, journal in self.members.items() if not journal.ended(self.stop)}
+        return {index: journal for index, journal in self.members.items() if not journal.ended}
 
-    def ended(self, stop: bool) -> bool:
+    @property
+    def ended(self) -> bool:
         """Whether all seeds have ended."""
         return not self.active
 
@@ -243,7 +242,7 @@ class GroupJournal(Journal):
         for journal in active:
             journal.add_time(rounds, seconds / len(active), compiling / len(active))
 
-    def record(self, completed, metrics, evaluations, flags, count, stop, clients=None) -> np.ndarray:
+    def record(self, completed, metrics, evaluations, flags, count, clients=None) -> np.ndarray:
         """Writes the evaluations of a dispatch, as Journal.record does.
 
         Leaves are [R_max, seeds]; `clients` is position on the vmapped axis -> evaluation of its seed's clients.
@@ -255,13 +254,8 @@ class GroupJournal(Journal):
         for index, journal in self.active.items():
             of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
             measured = of_seed(metrics), of_seed(evaluations), flags
-            losses.append(journal.record(completed, *measured, count, stop, (clients or {}).get(index)))
+            losses.append(journal.record(completed, *measured, count, (clients or {}).get(index)))
         return np.mean(losses, 0)
-
-    def save(self, completed: int, run: engine.RunState) -> None:
-        """Saves a checkpoint of the group, unless it has one of this round."""
-        if completed != self.saved_round:
-            super().save(completed, run)
 
     def saved_extra(self, completed: int) -> Extra:
         """Returns the JSON data that a checkpoint after `completed` rounds holds of the seeds."""
@@ -301,7 +295,7 @@ class GroupCohorts:
 
     @property
     def schedule(self) -> Schedule:
-        """Rounds and cohort size, the same for all seeds."""
+        """The rounds, the same for all seeds."""
         return self.members[0].schedule
 
     def cohorts(self, completed: int, end: int) -> tuple[engine.Cohort, int]:

@@ -109,7 +109,7 @@ class _CohortTable(DeviceTable):
 def _seconds_per_round(plan: RunPlan) -> float:
     prepared, strategy = plan.prepared, plan.strategy
     seed, largest = prepared.config.seeds[0], prepared.setting.sampling.largest
-    schedule = Schedule(STRATEGY_ROUNDS, largest, STRATEGY_ROUNDS, 0, 0, STRATEGY_ROUNDS)
+    schedule = Schedule(STRATEGY_ROUNDS, STRATEGY_ROUNDS, 0, 0, STRATEGY_ROUNDS)
     cohorts = prepared.cohorts(seed, schedule, strategy)
     table = _CohortTable(distinct_clients(cohorts.cohorts(0, STRATEGY_ROUNDS)[0]))
     run = prepared.start(seed, table.slots, window_rounds=STRATEGY_ROUNDS)._replace(observers={})

@@ -230,9 +230,8 @@ def train(
     del run  # the driver alone holds the state, so that its client rows are freed when others replace them
     with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
         length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
-        finished = lambda: journal.ended(schedule.stop_on_divergence)
         end = schedule.dispatch_end(completed, length.next_rounds())
-        while completed < schedule.num_rounds and not finished():
+        while completed < schedule.num_rounds and not journal.ended:
             driver.load(completed, end, schedule.evaluated)
             following = schedule.dispatch_end(end, length.next_rounds())
             if end < schedule.num_rounds:
@@ -247,11 +246,11 @@ def train(
             journal.mark_unsaved()
             clients = parts.evaluate_clients(driver.run) if schedule.clients_evaluated(end) else None
             measured = outcome.metrics, outcome.evaluations, outcome.flags
-            loss = journal.record(completed, *measured, rounds, schedule.stop_on_divergence, clients)
+            loss = journal.record(completed, *measured, rounds, clients)
             progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end, loss[rounds - 1]))
             completed, end = end, following
             journal.save_stopped(completed, driver.run)
-            if schedule.checkpointed(completed) and not finished():
+            if schedule.checkpointed(completed) and not journal.ended:
                 journal.save(completed, driver.run)
-            journal.end_if_interrupted(completed, driver.run, ended=finished())
+            journal.end_if_interrupted(completed, driver.run)
     return driver.run, dispatches

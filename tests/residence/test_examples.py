@@ -21,6 +21,7 @@ from fedwin.residence.rows import DeviceTable
 from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
+from fedwin.sampling import uniform_sampler
 from tests.data.files import refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
@@ -119,7 +120,8 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
 
     monkeypatch.setattr(jax, "device_get", fetch)
     source = examples.StreamedExamples(fed, 2, 2, place)
-    cohorts = CohortSchedule(fed, Schedule(6, 2, 10, 0, 0, source.rounds), Strategy(), 0)
+    sampler = uniform_sampler(fed.num_clients, 2)
+    cohorts = CohortSchedule(fed, Schedule(6, 10, 0, 0, source.rounds), Strategy(), 0, sampler)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
     parts = Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts)
     _, dispatches = train(run, parts, Journal(0), None, 0)

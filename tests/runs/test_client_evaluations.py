@@ -231,7 +231,7 @@ def test_what_can_not_be_evaluated_is_refused(changes, words, tmp_path):
 
 @pytest.mark.parametrize("every, rounds", [(0, [10]), (4, [4, 8, 10]), (5, [5, 10])])
 def test_the_schedule_counts_evaluations_of_clients(every, rounds):
-    schedule = Schedule(10, 1, 3, 2, 0, clients_every=every)
+    schedule = Schedule(10, 3, 2, 0, clients_every=every)
     assert [r for r in range(11) if schedule.clients_evaluated(r)] == rounds
     ends, at = [], 0
     while at < 10:

@@ -81,7 +81,7 @@ def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
 
 def test_clients_that_report_no_loss_have_none():
     found = Journal(0)
-    found.record(0, {}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1, stop=True)
+    found.record(0, {}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1)
     assert found.lines[0]["train_loss"] is None and found.diverged_at is None
 
 
@@ -91,9 +91,9 @@ def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
     for line in lines:
         line["model"]["accuracy"] += 0.1 * (line["seed"] == 2)
     journals = {0: journal(), 1: journal(diverged_at=1), 2: journal()}
-    summary = summarize(config, journals, lines, "f", 1, {1: "why"})
+    summary = summarize(config, journals, lines, "f", 1)
     accuracy = summary["over_seeds"]["model"]["accuracy"]
-    assert summary["seeds"][1]["last"] is None and summary["seeds"][1]["divergence"] == "why"
+    assert summary["seeds"][1]["last"] is None and "not finite" in summary["seeds"][1]["divergence"]
     assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.4), pytest.approx(0.45))
     assert (accuracy["seeds"], accuracy["of_seeds"]) == (2, 3)
     assert "40.00 +- 7.07 (2 of 3 seeds)" in scores.summary_table({"fedavg": summary})

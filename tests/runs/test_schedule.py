@@ -22,7 +22,7 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
     uniform = sampling.uniform_sampler(30, 3)
     noted = lambda seed, round: drawn.append(round) or uniform.draw(seed, round)
     sampler = dataclasses.replace(uniform, draw=noted)
-    cohorts = CohortSchedule(federation(30), Schedule(17, 3, 10, 0, 0, 5), Strategy(), 7, sampler)
+    cohorts = CohortSchedule(federation(30), Schedule(17, 10, 0, 0, 5), Strategy(), 7, sampler)
     for begin, end in ((0, 2), (2, 5), (5, 6), (2, 5), (15, 17)):
         found, n_max = cohorts.cohorts(begin, end)
         assert found.ids.shape == (5, 3) and n_max == 2
@@ -33,7 +33,7 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):
     fed = federation(1000)
-    cohorts = CohortSchedule(fed, Schedule(100, 3, 10, 0, 0, 5), Strategy(), 0)
+    cohorts = CohortSchedule(fed, Schedule(100, 10, 0, 0, 5), Strategy(), 0, sampling.uniform_sampler(1000, 3))
     cohorts.cohorts(0, 5)
     monkeypatch.setattr(type(fed.partition), "sizes", property(lambda self: 1 / 0))
     cohorts.cohorts(5, 10)
