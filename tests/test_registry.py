@@ -109,6 +109,13 @@ def test_what_a_builder_gets_wrong():
         """A default out of its range."""
 
     refused("thing 'cup': share=2.0 must be a number in .0, 1", registry.register, "cup", cup)
+    # As under `from __future__ import annotations`, where some names are known to type checkers alone.
+    bowl = lambda setting, *, size: size
+    bowl.__annotations__.update(setting="Setting", size="ranges.Positive")
+    registry.register("bowl", bowl)
+    refused("size=-1 must be a number > 0", registry.check, "bowl:size=-1")
+    bowl.__annotations__["size"] = "Positive"
+    refused("size can't be checked .name 'Positive' is not defined.; import", registry.register, "bowl", bowl)
     registry.register("mug", lambda size=1: None)
     refused("'mug' has no parameter 'size'.* behind a '.'", registry.build, "mug:size=2")
     refused("'mug': its builder must return int or a function, not NoneType", registry.build, "mug")
@@ -223,19 +230,6 @@ def test_annotations_are_ranges(annotation, inside, wrong):
         assert repr(registry.build(Choice("ball", {"size": np.array(value)[()]}))) == repr(value)
     for value, message in wrong.items():
         refused(re.escape(message), registry.check, Choice("ball", {"size": value}))
-
-
-def test_annotations_that_are_text_are_ranges_too():
-    """As under `from __future__ import annotations`, where some names are known to type checkers alone."""
-
-    def ball(setting: "Setting", *, size: "ranges.Positive"):  # type: ignore[name-defined]  # noqa: F821
-        return size
-
-    registry = Registry("thing")
-    registry.register("ball", ball)
-    refused("size=-1 must be a number > 0", registry.check, "ball:size=-1")
-    ball.__annotations__["size"] = "Positive"
-    refused("ball: size can't be checked .name 'Positive' is not defined.; import", registry.register, "ball", ball)
 
 
 def test_the_range_of_a_parameter_is_listed():

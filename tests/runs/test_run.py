@@ -88,11 +88,6 @@ def test_methods_with_one_seed_are_paired(tmp_path):
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
-def test_other_flags_are_refused_with_the_difference(finished):
-    directory, _ = finished
-    refused(r"--client_lr=0.1, not 0.2", fedwin.run, placed(SMALL, directory, client_lr=0.2), quiet=True)
-
-
 @pytest.mark.parametrize("first, last, noted", [("inf", 2.31, False), (2.306, 2.314, False), (2.3, 2.31, True)])
 def test_a_loss_that_rose_is_noted(first, last, noted, tmp_path, capsys, monkeypatch):
     losses = lambda line: {"model": {"loss": last if line["round"] else first, "accuracy": 0.1}}
