@@ -6,7 +6,7 @@ import io
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,20 +41,10 @@ def sampled(clients: EvaluatedClients, most: int) -> EvaluatedClients:
     return clients._replace(ids=clients.ids[places])
 
 
-class Block(NamedTuple):
-    """Clients that one call of the compiled pass evaluates.
-
-    Attributes:
-      cohort: the clients, arrays [R, C].
-      order: their order in the call, int [R C]: each device's clients are consecutive.
-    """
-
-    cohort: Cohort
-    order: np.ndarray
-
-
-def blocks(ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices: int) -> list[Block]:
-    """Divides clients into blocks of one shape; clients of similar sizes are computed together.
+def blocks(
+    ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices: int
+) -> tuple[list[Cohort], np.ndarray]:
+    """Divides clients into blocks of one shape [R, C]; clients of similar sizes are computed together.
 
     Args:
       ids: the clients [n].
@@ -62,6 +52,9 @@ def blocks(ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices:
       width: clients that are computed at the same time, a multiple of `devices`.
       rounds: groups of so many clients in a block, at most.
       devices: that share a block.
+
+    Returns:
+      The blocks, and the order of the clients of each in a call, int [R C]: each device's are consecutive.
     """
     by_size = ids[np.argsort(sizes, kind="stable")]
     groups = -(-len(ids) // width)
@@ -71,7 +64,7 @@ def blocks(ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices:
     present = np.arange(len(padded)) < len(ids)
     order = np.arange(rounds * width).reshape(rounds, devices, -1).swapaxes(0, 1).reshape(-1)
     parts = zip(*(values.reshape(-1, rounds, width) for values in (padded, present)), strict=True)
-    return [Block(Cohort.of(*part), order) for part in parts]
+    return [Cohort.of(*part) for part in parts], order
 
 
 class ClientEvaluations:
@@ -88,7 +81,7 @@ class ClientEvaluations:
         self.width = strategy.multiple(prepared.setting.sampling.largest)
         # At most as many clients at a time as in training.
         self._strategy = strategy._replace(chunk=min(strategy.chunk or self.width, self.width // strategy.num_devices))
-        names = {name for clients in self.evaluated.values() for name in clients}
+        names = sorted({name for clients in self.evaluated.values() for name in clients})
         self._passes = {name: self._compiled(name) for name in names}
 
     def _compiled(self, name: str) -> Callable:
@@ -157,20 +150,20 @@ class ClientEvaluations:
         sources = [source for source in (examples, training) if source is not None]
         bounds = [source.rounds for source in sources if source.rounds]
         rounds = min([self.program.prepared.config.rounds_per_dispatch, *bounds])
-        parts = blocks(clients.ids, sizes, self.width, rounds, self.program.strategy.num_devices)
+        parts, order = blocks(clients.ids, sizes, self.width, rounds, self.program.strategy.num_devices)
         computed = []
-        for number, (cohort, order) in enumerate(parts):
+        for number, cohort in enumerate(parts):
             store, rows = examples.load(cohort)
             learning, learning_rows = (None, np.zeros_like(rows)) if training is None else training.load(cohort)
             if number + 1 < len(parts):
                 for source in sources:
-                    source.prefetch(parts[number + 1].cohort)
-            flat = lambda values, order=order: np.asarray(values).reshape(-1)[order]
+                    source.prefetch(parts[number + 1])
+            flat = lambda values: np.asarray(values).reshape(-1)[order]
             cohort = jax.tree.map(flat, cohort._replace(rows=rows))
             found = jax.device_get(compiled(models, run, store, learning, cohort, flat(learning_rows)))
             computed.append((cohort.ids[cohort.present], jax.tree.map(lambda x, of=cohort.present: x[of], found)))
-        order = np.argsort(np.concatenate([ids for ids, _ in computed]), kind="stable")
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[found for _, found in computed])
+        by_id = np.argsort(np.concatenate([ids for ids, _ in computed]), kind="stable")
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[by_id], *[found for _, found in computed])
 
 
 def metrics_of(models: list[str], results: Mapping[str, Results]) -> dict[str, dict[str, float]]:

@@ -189,15 +189,14 @@ class StartingState(NamedTuple):
 
     Attributes:
       run: the state, not placed on devices.
-      extra: JSON data of the checkpoint that it was restored from, or the counts that a fork continues; {} without.
+      extra: JSON data of the checkpoint that it was restored from, or the counts that a fork continues; {} of a fresh
+        state, which every process computes from the seed.
       resumed: whether it was restored from a checkpoint of this run.
-      fresh: whether it is a fresh state, which every process computes from the seed.
     """
 
     run: engine.RunState
     extra: Extra
     resumed: bool = False
-    fresh: bool = False
 
 
 def starting_state(
@@ -223,8 +222,8 @@ def starting_state(
     start = multi_process.run_on_all(lambda: _local_start(program, seed, rows, checkpoints, metrics_log, fresh, say))
     if multi_process.count() == 1:
         return start
-    extra, resumed, is_fresh = multi_process.broadcast_object(start[1:])
-    if is_fresh:
+    extra, resumed = multi_process.broadcast_object(start[1:])
+    if not extra:
         return start
     # Rows that are not on the devices stay in process 0.
     with_rows = isinstance(client_table_of(rows), DeviceTable)
@@ -250,7 +249,7 @@ def _local_start(
     """Returns the state that this process would start from; see `starting_state`."""
     prepared, config = program.prepared, program.prepared.config
     if metrics_log is None:
-        return StartingState(fresh, {}, fresh=True)
+        return StartingState(fresh, {})
     saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), [seed], fork_round(config))
     if saved is not None:
         leaves, extra = saved
@@ -263,7 +262,7 @@ def _local_start(
     elif config.fork_from:
         start = StartingState(*forked(config, seed, fresh, rows, prepared.start, say))
     else:
-        start = StartingState(_with_all_slots(program, seed, rows, fresh), {}, fresh=True)
+        start = StartingState(_with_all_slots(program, seed, rows, fresh), {})
         if prepared.initial:
             say(f"seed {seed}: starts with {prepared.initial[seed]}")
     metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
