@@ -36,6 +36,8 @@ from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
 class TrainedModel:
     """A trained model with everything that is needed to apply it.
 
+    Its functions can't be pickled: other processes can take `variables`, or load it from `directory`.
+
     Attributes:
       variables: parameters and statistics of the read-out.
       model: the network.
