@@ -41,8 +41,7 @@ def _key_data(rng: jax.Array) -> np.ndarray:
     """Returns the data of an old-style key, an array, or of a typed key; raises ValueError for any other array."""
     data = np.asarray(jax.random.key_data(rng) if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else rng)
     if data.dtype != np.uint32 or data.shape != (2,):
-        remedy = "set jax_default_prng_impl=threefry2x32, whose keys make a client's draws its own"
-        raise ValueError(f"rng is {data.dtype}{list(data.shape)}, not a key of threefry, uint32[2]; {remedy}")
+        raise ValueError(f"rng is {data.dtype}{list(data.shape)}, no uint32[2]; set jax_default_prng_impl=threefry2x32")
     return data
 
 

@@ -119,7 +119,6 @@ CASES = {
     "batches of a kind": (lambda: fedwin.Solver(print, 0.1, 1, batching="epochs"), "batching='epochs' | epoch, repeat"),
     "options as a number": (bridge(compiler_options=3), "compiler_options=3 must be a dict"),
     "init with a key": (lambda: bridge()().init(jax.random.PRNGKey(0)), "init takes the model's parameters"),
-    "no seed": (lambda: fedwin.check(Config(**(BASE | {"seeds": []}))), "seeds: give at least one"),
     "a large seed": (lambda: fedwin.check(Config(**(BASE | {"seeds": [2**70]}))), "seeds: '11805916207"),
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),

@@ -102,7 +102,7 @@ def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied
     for change, words in ({"format": 2}, "has format 2, not 1"), ({"versions": 3}, "is not a run's configuration"):
         write_json(copied / "config.json", contents | change)
         refused(words, directories.read_config, copied)
-    for change, words in ({"newer": 1}, "has no field 'newer'"), ({"seeds": 5}, "seeds=5 must be a list"):
+    for change, words in ({"num_round": 1}, "Did you mean 'num_rounds'"), ({"seeds": 5}, "seeds=5 must be a list"):
         write_json(copied / "config.json", contents | {"config": contents["config"] | change})
         refused(f"run/config.json: .*{words}.* version of fedwin", fedwin.load, copied)
 

@@ -144,8 +144,3 @@ def test_a_task_has_labels_of_its_shape():
     refused("Did you mean 'sequence'", data.from_arrays, x, y, tx, ty, task="sequences")
     shifted = data.from_arrays(x, 2 * y + 1, tx, ty)
     assert classes_without_examples(shifted) == [0, 2, 4]
-
-
-def test_unknown_data_sets_name_the_nearest():
-    refused("Did you mean 'cifar10'", data.load, "cifar1O", "/")
-    refused("Did you mean 'label'", data.load, "cifar100:lable=fine", "/")
