@@ -16,7 +16,6 @@ import numpy as np
 
 from fedwin import data
 from fedwin.data import cache
-from fedwin.data.formats import sqlite
 from fedwin.data.sources.cifar_names import PARENT
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from tests.refusals import refused as refused  # of the tests beside it
@@ -106,11 +105,6 @@ def write_usps(folder, values, labels):
     for side in ("train", "test"):
         (folder / f"usps-{side}-images-idx3-short").write_bytes(idx(values))
         (folder / f"usps-{side}-labels-idx1-ubyte").write_bytes(idx(labels))
-
-
-def objects(values) -> np.ndarray:
-    """An array of bytes objects, as FedJAX stores texts."""
-    return sqlite.objects(list(values))
 
 
 def write_fedjax(path, held: dict) -> None:

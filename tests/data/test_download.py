@@ -15,7 +15,7 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-from tests.data.files import idx, objects, refused, write_both
+from tests.data.files import idx, refused, write_both
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
@@ -153,6 +153,6 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch):
 
 
 def test_another_number_of_clients_causes_a_warning(tmp_path):
-    write_both(tmp_path, "shakespeare", {b"f0001_00": {"snippets": objects([b"x"])}})
+    write_both(tmp_path, "shakespeare", {b"f0001_00": {"snippets": np.array([b"x"], object)}})
     with pytest.warns(UserWarning, match="unverified, 1 clients, but the original shakespeare has 715"):
         assert not data.load("shakespeare", tmp_path).verified

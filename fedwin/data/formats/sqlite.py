@@ -7,10 +7,8 @@ one row per example in `examples(split_name, client_id, serialized_example_proto
 
 import pathlib
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-import msgpack
 import numpy as np
 
 from fedwin.data.dataset import Examples
@@ -32,36 +30,17 @@ def read(
     Raises:
       UserError: damaged file or record.
     """
+    # Imported on first use: FedJAX takes a second.
+    from fedjax.core.sqlite_federated_data import decompress_and_deserialize
+
     sql = f"SELECT client_id, data FROM federated_data {'ORDER BY rowid' if chosen is None else 'WHERE client_id = ?'}"
     for client, blob in query(path, sql, [()] if chosen is None else [(client,) for client in chosen]):
         where = f"{path}, client '{clients.text(client)}'"
         with files.reading(where, "its record is damaged"):
-            features = dict(msgpack.unpackb(zlib.decompress(blob), ext_hook=_extension, raw=False))
+            features = dict(decompress_and_deserialize(blob))
         with values.naming(where):
             features = convert(features)
         yield client, features
-
-
-def _extension(code: int, blob: bytes):
-    """Decodes FedJAX's extensions: 1 an array of numbers, 2 a complex number, 3 a number, 4 an array of texts.
-
-    Source: https://github.com/google/fedjax/blob/main/fedjax/core/serialization.py.
-    """
-    if code == 2:
-        return complex(*msgpack.unpackb(blob))
-    if code == 4:
-        shape, texts = msgpack.unpackb(blob, raw=True)
-        return objects(texts).reshape(shape)
-    shape, name, raw = msgpack.unpackb(blob, raw=True)
-    array = np.frombuffer(raw, np.dtype(name.decode())).reshape(shape)
-    return array if code == 1 else array[()]
-
-
-def objects(texts: list[bytes]) -> np.ndarray:
-    """Returns an object array of texts [n]: NumPy's bytes type drops trailing zeros."""
-    result = np.empty(len(texts), object)
-    result[:] = texts
-    return result
 
 
 def sizes(path) -> dict[bytes, int]:

@@ -6,14 +6,15 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources import shakespeare
-from tests.data.files import objects, write_both
+from tests.data.files import write_both
 
 SNIPPETS = {b"PLAY_A": [b"To be, or not to be", b"x"], b"PLAY_B": [b"\xc3\xa9" * 100, b""], b"PLAY_C": [b"q" * 78]}
 
 
 @pytest.mark.filterwarnings("ignore:.*unverified")
 def test_shakespeare_rows_are_those_of_fedjax(tmp_path):
-    write_both(tmp_path, "shakespeare", {client: {"snippets": objects(said)} for client, said in SNIPPETS.items()})
+    held = {client: {"snippets": np.array(said, object)} for client, said in SNIPPETS.items()}
+    write_both(tmp_path, "shakespeare", held)
     dataset = data.load("shakespeare", tmp_path)
     assert dataset.task == "sequence" and dataset.num_classes == 90 == fedjax.datasets.shakespeare.VOCAB_SIZE
     for k, (client, snippets) in enumerate(SNIPPETS.items()):

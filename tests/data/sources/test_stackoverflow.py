@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from tests.data.files import objects, refused, write_both
+from tests.data.files import refused, write_both
 
 OPTIONS = "stackoverflow:users=12,tests=7,vocabulary_size=4,length=5"
 USERS = {b"%08d" % (k * 37 % 101): [b"the code", b"to the unknown a a a", b"a"][: 1 + k % 3] for k in range(12)}
@@ -15,7 +15,7 @@ TESTS = {b"9%07d" % (k * 5 % 7): [b"code to %d" % i for i in range(k + 1)] for k
 
 
 def write(folder, packed=False):
-    tokens = lambda held: {client: {"tokens": objects(listed)} for client, listed in held.items()}
+    tokens = lambda held: {client: {"tokens": np.array(listed, object)} for client, listed in held.items()}
     write_both(folder, "stackoverflow", tokens(USERS), tokens(TESTS))
     path = folder / "stackoverflow.word_count"
     path.write_bytes(b"the 9\nto 8\na 7\ncode 6\nrare 1\n")
@@ -62,5 +62,5 @@ def test_what_is_missing_is_named(tmp_path):
     (tmp_path / "stackoverflow.word_count").write_text("the 5\n")
     for name in ("train", "test"):
         (tmp_path / f"stackoverflow_{name}.sqlite").unlink()
-    write_both(tmp_path, "stackoverflow", {b"me": {"title": objects([b"x"])}})
+    write_both(tmp_path, "stackoverflow", {b"me": {"title": np.array([b"x"], object)}})
     refused("client 'me': no 'tokens', only title", data.load, "stackoverflow:users=1,vocabulary_size=1", tmp_path)

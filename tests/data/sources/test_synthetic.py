@@ -9,7 +9,6 @@ from tests.data.files import (
     binary,
     characters,
     leaf_windows,
-    objects,
     paper,
     planes,
     text_of,
@@ -42,7 +41,7 @@ def write_digits(folder):
 
 
 def write_snippets(folder):
-    held = {client: {"snippets": objects(said)} for client, said in test_shakespeare.SNIPPETS.items()}
+    held = {client: {"snippets": np.array(said, object)} for client, said in test_shakespeare.SNIPPETS.items()}
     write_both(folder, "shakespeare", held)
 
 
