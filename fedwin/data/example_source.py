@@ -200,12 +200,14 @@ def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     Raises:
       UserError: the image is missing or can't be decoded.
     """
+    from PIL import Image  # on first use, here and below: few runs decode images
+
     image = open_image(item, channels, resize)
     width, height = image.size
     scale = resize / min(width, height)
     width, height = max(round(width * scale), size), max(round(height * scale), size)
     if (width, height) != image.size:
-        image = image.resize((width, height), pillow().Resampling.BILINEAR)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = (width - size) // 2, (height - size) // 2
     return np.asarray(image.crop((left, top, left + size, top + size)), np.uint8).reshape(size, size, channels)
 
@@ -224,10 +226,11 @@ def open_image(item: Item, channels: int | None, short_side: int | None = None):
     Raises:
       UserError: the image is missing, can't be decoded or has more than 8 bits per pixel and channel.
     """
-    image_module = pillow()
+    from PIL import Image
+
     blob = image_bytes(item)
     try:
-        with image_module.open(io.BytesIO(blob)) as image:
+        with Image.open(io.BytesIO(blob)) as image:
             if short_side is not None:
                 image.draft("RGB", (short_side, short_side))
             gray = image.mode in ("1", "L") if channels is None else channels == 1
@@ -265,15 +268,6 @@ def describe_image(item: Item) -> str:
     if isinstance(item, Span):
         return f"{item.path}, image at byte {item.offset}"
     return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
-
-
-def pillow():
-    """Imports PIL.Image; raises UserError if it is not installed."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UserError("image files need the package Pillow; install it with `pip install pillow`.") from error
-    return Image
 
 
 def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:

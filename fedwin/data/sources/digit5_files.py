@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedwin.data.example_source import decode_whole, pillow
+from fedwin.data.example_source import decode_whole
 from fedwin.data.formats import files, idx, pickles, values
 from fedwin.data.sources import mnist
 from fedwin.errors import UserError
@@ -207,7 +207,8 @@ def to_rgb28(images: np.ndarray, where) -> np.ndarray:
             raise UserError(f"{where}: pixels are NaN or outside 0..255.")
         images = np.rint(images * (255 if top <= 1 else 1)).astype(np.uint8)
     if images.shape[1:3] != (SIZE, SIZE):
-        module = pillow()
-        scale = lambda image: module.fromarray(image.squeeze()).resize((SIZE, SIZE), module.Resampling.BILINEAR)
+        from PIL import Image  # few runs need it
+
+        scale = lambda image: Image.fromarray(image.squeeze()).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
         images = np.stack([np.asarray(scale(image)).reshape(SIZE, SIZE, -1) for image in images])
     return np.repeat(images, 3, -1) if images.shape[-1] == 1 else np.ascontiguousarray(images)
