@@ -5,25 +5,20 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedwin.data.dataset import Examples, Partition, offsets
-from fedwin.data.formats import values
 from fedwin.errors import UserError
 
 
-def flatten(
-    stream: Iterable[tuple[bytes | str, Examples]], where, num_classes: int | None = None
-) -> tuple[Examples, Partition]:
+def flatten(stream: Iterable[tuple[bytes | str, Examples]], where) -> tuple[Examples, Partition]:
     """Concatenates the examples of all clients, client after client.
 
     Args:
       stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
-      num_classes: if given, labels must be whole numbers in 0..num_classes - 1.
 
     Returns:
       (the examples, the Partition over them).
 
     Raises:
-      UserError: no client, an empty client, an id that occurs twice, clients with different features, or a label out of
-        range.
+      UserError: no client, an empty client, an id that occurs twice, or clients with different features.
     """
     ids: dict[bytes | str, int] = {}
     columns: dict[str, list[np.ndarray]] = {}
@@ -39,9 +34,6 @@ def flatten(
             raise UserError(f"{of_client}: it has no examples; remove it from the file.")
         if columns and columns.keys() != features.keys():
             raise UserError(f"{of_client}: features {sorted(features)}, but {sorted(columns)} before.")
-        if num_classes is not None and "y" in features:
-            with values.naming(of_client):
-                features = {**features, "y": values.labels(features["y"], num_classes)}
         for key, value in features.items():
             column = columns.setdefault(key, [])
             column.append(np.asarray(value))

@@ -40,7 +40,7 @@ def from_fedjax(
         if not hasattr(source, "clients"):
             raise UserError(f"{name}, {split}: a {type(source).__name__} is not a fedjax.FederatedData.")
         stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())
-        sides.append(clean(*clients.flatten(stream, f"{name}, {split}", num_classes), f"{name}, {split}", task))
+        sides.append(clean(*clients.flatten(stream, f"{name}, {split}"), f"{name}, {split}", task))
     return check(build(name, sides, num_classes, task=task, mean=mean, std=std))
 
 
@@ -93,6 +93,5 @@ def fedjax_files(
       UserError: missing or damaged files, or as for `from_fedjax`.
     """
     root = files.folders(data_dir)[0]
-    stream = lambda path: clients.flatten(sqlite.read(path), path, num_classes)
-    sides = [clean(*stream(path), str(path), task) for path in (root / train, root / test)]
+    sides = [clean(*clients.flatten(sqlite.read(path), path), str(path), task) for path in (root / train, root / test)]
     return build("fedjax", sides, num_classes, task=task, verified=False)

@@ -32,6 +32,8 @@ def test_any_federated_data_is_packed():
     dataset = data.from_fedjax(*federated, num_classes=3)
     compare(dataset, train)
     assert dataset.train["y"].dtype == np.int32 and len(dataset.test["y"]) == 4
+    numbers = fedjax.InMemoryFederatedData({b"a": {"x": np.zeros((2, 3)), "y": np.array([0.5, 2])}})
+    assert data.from_fedjax(numbers, numbers, num_classes=1, task="regression").train["y"].tolist() == [0.5, 2]
     assert dataset.test_natural.sizes.tolist() == [2, 2] and dataset.task == "classification"
 
 
@@ -58,6 +60,7 @@ GOOD = mapping([2, 2], ("x", "y", "domain_id"))
     "change, message",
     [
         (lambda c: c.update(y=c["y"] + (1 << 32)), "train, record 2: label 42949672.. is not in 0..2147483647"),
+        (lambda c: c.update(y=c["y"] + 7), r"train, record 2: label \d+ is not in 0..2"),
         (lambda c: c.update(domain_id=c["domain_id"] + (1 << 32)), "domain_id 4294967297 is not in"),
         (lambda c: c["x"].__setitem__((1, 0), np.inf), "train, record 3: 'x' has NaN or infinite values"),
     ],
@@ -66,4 +69,4 @@ def test_features_that_do_not_fit_are_refused(change, message):
     broken = {client: {key: value.copy() for key, value in held.items()} for client, held in GOOD.items()}
     change(broken[b"c001"])
     train, test = map(fedjax.InMemoryFederatedData, (broken, GOOD))
-    refused(message, data.from_fedjax, train, test)
+    refused(message, data.from_fedjax, train, test, num_classes=3)
