@@ -13,7 +13,7 @@ import pytest
 from experiments import prepare
 from fedwin import data
 from fedwin.data import download
-from fedwin.data.formats import checksums, files
+from fedwin.data.formats import files
 from fedwin.errors import UserError
 from tests.data.files import idx, refused, write_both
 from tests.data.sources.test_cifar100_pam import write_tff_clients
@@ -127,13 +127,11 @@ def test_a_choice_downloads_the_files_that_it_reads():
     assert names("femnist:paper=1") == names("femnist") and names("femnist:form=leaf") == names("pacs") == []
 
 
-def test_downloads_and_loaders_have_the_same_checksums():
+def test_downloads_have_the_checksums_of_their_data_set():
     known = 0
     for name, entry in data.DATASETS.entries.items():
         for text in (name, *(f"{name}:{params}" for params in dict(entry.facts["variants"]))):
-            for url, kind, checksum in download.download_urls(text):
-                assert checksums.published_checksum(name, url.rsplit("/", 1)[-1]) == (kind, checksum)
-                known += kind is not None
+            known += sum(kind is not None for _, kind, _ in download.download_urls(text))
         for kind, checksum in dict(entry.facts["checksums"]).values():
             assert len(checksum) == {"md5": 32, "sha256": 64}[kind]
     assert known == 19

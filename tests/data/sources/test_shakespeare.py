@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.sources import shakespeare
 from tests.data.files import write_both
 
-SNIPPETS = {b"PLAY_A": [b"To be, or not to be", b"x"], b"PLAY_B": [b"\xc3\xa9" * 100, b""], b"PLAY_C": [b"q" * 78]}
+SNIPPETS = {b"PLAY_A": [bytes(range(256)), b"x"], b"PLAY_B": [b"\xc3\xa9" * 100, b""], b"PLAY_C": [b"q" * 78]}
 
 
 @pytest.mark.filterwarnings("ignore:.*unverified")
@@ -22,10 +21,3 @@ def test_shakespeare_rows_are_those_of_fedjax(tmp_path):
         rows = dataset.natural.client(k)
         np.testing.assert_array_equal(dataset.train["x"][rows], expected["x"])
         np.testing.assert_array_equal(dataset.train["y"][rows], expected["y"])
-
-
-def test_shakespeare_ids_and_rows():
-    assert shakespeare.TABLE[ord("d")] == 3 and shakespeare.TABLE[ord("\r")] == 88 and shakespeare.TABLE[0xE9] == 89
-    cut = shakespeare.rows([b"ab", b"c"], 3)  # BOS a b EOS BOS c EOS: 7 ids, 2 rows
-    assert cut["x"].shape == (2, 3) and cut["y"][1, 2] == shakespeare.EOS and cut["x"][0, 0] == shakespeare.BOS
-    assert shakespeare.rows([b"abcd"], 4)["y"].tolist()[1] == [2, 0, 0, 0]
