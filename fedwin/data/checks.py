@@ -14,8 +14,8 @@ def check(dataset: Dataset) -> Dataset:
     """Checks a data set before anything is trained on it.
 
     Features of a split have the same length, labels lie in 0..num_classes - 1 and fit the task, inputs have a feature
-    axis and a type that networks accept, floating-point features are finite, train and test have the same shapes, and
-    each of the data set's own clients has examples.
+    axis and a type that networks accept, floating-point features are finite, train and test have the same shapes,
+    `mean` and `std` fit the channels, and each of the data set's own clients has examples.
 
     Raises:
       UserError: naming the feature and the record that is wrong.
@@ -46,6 +46,7 @@ def check(dataset: Dataset) -> Dataset:
                 f"data set '{dataset.name}': '{key}' has shape {dataset.train[key].shape[1:]} in train and "
                 f"{dataset.test[key].shape[1:]} in test."
             )
+    check_scaling(dataset)
     check_clients(dataset)
     return dataset
 
@@ -107,14 +108,14 @@ def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
             raise UserError(f"{where}, record {row}: '{key}' has NaN or infinite values; remove or replace them.")
 
 
-def check_scaling(name: str, x: np.ndarray, **values) -> None:
-    """Checks `mean` and `std` for inputs [N, ..., channels]; None stands for a value that is not given.
+def check_scaling(dataset: Dataset) -> None:
+    """Checks a data set's `mean` and `std`.
 
     Raises:
       UserError: not one finite number per channel, a deviation that is not positive, or one of them alone.
     """
-    channels = x.shape[-1] if x.ndim > 1 else 1
-    given = {what: value for what, value in values.items() if value is not None}
+    name, channels = dataset.name, dataset.train["x"].shape[-1]
+    given = {what: value for what in ("mean", "std") if (value := getattr(dataset, what)) is not None}
     for what, value in given.items():
         kind, least = ("positive", 0.0) if what == "std" else ("finite", -np.inf)
         try:
@@ -125,7 +126,7 @@ def check_scaling(name: str, x: np.ndarray, **values) -> None:
             raise UserError(
                 f"data set '{name}': {what}={value!r} must be {channels} {kind} numbers, one for each channel."
             )
-    if 0 < len(given) < len(values):
+    if len(given) == 1:
         raise UserError(f"data set '{name}': {next(iter(given))} is given alone; give mean and std, or neither.")
 
 

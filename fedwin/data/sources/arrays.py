@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.checks import as_labels, check, check_scaling, check_task, count_classes
+from fedwin.data.checks import as_labels, check, check_task, count_classes
 from fedwin.data.dataset import DATASETS, Dataset, Partition, Task, floor_of_share, offsets
 from fedwin.data.formats import clients as of_clients
 from fedwin.data.formats import files
@@ -53,7 +53,6 @@ def from_arrays(
         for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y))
         for where in [f"data set '{name}', {split}"]
     )
-    check_scaling(name, train["x"], mean=mean, std=std)
     if not train["y"].shape or not len(train["y"]):
         raise UserError(f"{name}: there is no training example.")
     natural = None if clients is None else by_client(np.asarray(clients), len(train["y"]), name)
