@@ -1,7 +1,6 @@
 """Damaged files of every reader: a data set, or one line that names the file."""
 
 import io
-import pickle
 import random
 import warnings
 
@@ -21,7 +20,7 @@ from tests.data.files import (
     write_idx,
     zipped,
 )
-from tests.data.image_files import picture, write_landmarks, write_pacs
+from tests.data.image_files import picture, write_fedbn, write_landmarks, write_pacs
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 CASES = 6
@@ -41,14 +40,6 @@ def mutate(blob: bytes, rng: random.Random) -> bytes:
 def write_npz(folder):
     x, y = np.zeros((4, 3, 3), np.float32), np.arange(4)
     np.savez(folder / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-
-
-def write_pickles(folder):
-    make = lambda n: (np.zeros((n, 28, 28, 1), np.uint8), np.arange(n))
-    for name, n in (("partitions/train_part0", 2), ("test", 1)):
-        path = folder / f"digit_dataset/MNIST/{name}.pkl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pickle.dumps(make(n)))
 
 
 def write_matlab(folder):
@@ -81,7 +72,7 @@ READERS = {
     "compressed": ("mnist", write_idx),
     "zip": ("mnist", packed(write_idx, "mnist.zip")),
     "npz": ("npz", write_npz),
-    "pickles": ("digit5:domains=mnist,parts=1", write_pickles),
+    "pickles": ("digit5:domains=mnist", lambda folder: write_fedbn(folder, ("MNIST",))),
     "matlab": ("digit5:domains=svhn,per_domain=3", write_matlab),
     "binary": ("cifar100", lambda folder: write_cifar100(folder, 5)),
     "tar": ("cifar100", packed(lambda folder: write_cifar100(folder, 5), "cifar-100-binary.tar.gz", "w:gz")),

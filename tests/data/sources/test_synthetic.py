@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.sources import cifar_names
 from tests.data.files import (
-    binary,
     characters,
     leaf_windows,
-    paper,
-    planes,
     text_of,
     write_both,
+    write_cifar100,
     write_femnist,
     write_idx,
     write_leaf,
@@ -26,18 +23,9 @@ from tests.data.sources.test_cifar100_pam import write_tff_clients
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
 
-def write_cifar100(folder):
-    for name, n in (("train", 6), ("test", 4)):
-        fine = np.arange(n)
-        (folder / f"{name}.bin").write_bytes(binary(np.stack([cifar_names.PARENT[fine], fine], 1), planes(n)))
-
-
 def write_digits(folder):
-    content = {
-        f"{k:016x}:{client}".encode(): {"pixels": paper(ink).reshape(-1, 28, 28), "label": y % 10}
-        for k, (client, (ink, y)) in enumerate(characters().items())
-    }
-    write_both(folder, "federated_emnist_digitsonly", content)
+    held = {"pixels": np.ones((2, 28, 28), np.float32), "label": np.array([3, 4])}
+    write_both(folder, "federated_emnist_digitsonly", {b"f0001_00": held})
 
 
 def write_snippets(folder):
@@ -58,7 +46,7 @@ def write_blank_usps(folder):
 # name -> (writes the original's files, its options, those of the stand-in)
 ORIGINALS = {
     "cifar10": (test_cifar.write_cifar10, "", "n=300,tests=100"),
-    "cifar100": (write_cifar100, "", "n=200,tests=100"),
+    "cifar100": (lambda folder: write_cifar100(folder, 5), "", "n=200,tests=100"),
     "cifar100_pam": (write_tff_clients, "", "clients=3,test_clients=2,per_client=40"),
     "mnist": (write_idx, "", "n=20,tests=10"),
     "fmnist": (write_idx, "", "n=20,tests=10"),
