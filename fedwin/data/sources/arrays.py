@@ -171,8 +171,13 @@ def npz(
       file: its name.
 
     Raises:
-      UserError: a file or array is missing or damaged, or as for `from_arrays` or `from_series`.
+      UserError: a file or array is missing or damaged, a parameter has no effect, or as for `from_arrays` or
+        `from_series`.
     """
+    if window is None and (horizon, test_share) != (1, 0.2):
+        raise UserError("npz: horizon and test_share have no effect without window; leave them out.")
+    if window is not None and (num_classes, task) not in ((None, None), (None, "regression")):
+        raise UserError("npz: window makes a regression of one number; leave num_classes and task out.")
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file
     with files.reading(path, "not a readable .npz file of arrays"):
