@@ -14,8 +14,8 @@ def check(dataset: Dataset) -> Dataset:
     """Checks a data set before anything is trained on it.
 
     Features of a split have the same length, labels lie in 0..num_classes - 1 and fit the task, inputs have a feature
-    axis and a type that networks accept, floating-point features are finite, train and test have the same shapes,
-    `mean` and `std` fit the channels, and each of the data set's own clients has examples.
+    axis and a type that networks accept, floating-point features are finite, train and test have the same shapes
+    and kinds of inputs, `mean` and `std` fit the channels, and each of the data set's own clients has examples.
 
     Raises:
       UserError: naming the feature and the record that is wrong.
@@ -46,6 +46,12 @@ def check(dataset: Dataset) -> Dataset:
                 f"data set '{dataset.name}': '{key}' has shape {dataset.train[key].shape[1:]} in train and "
                 f"{dataset.test[key].shape[1:]} in test."
             )
+    types = [features["x"].dtype for features in (dataset.train, dataset.test)]
+    if len({(dtype == np.uint8, np.issubdtype(dtype, np.floating)) for dtype in types}) > 1:
+        raise UserError(
+            f"data set '{dataset.name}': 'x' is {types[0]} in train and {types[1]} in test; uint8 is divided by 255, "
+            "floating point is not: give both as one."
+        )
     check_scaling(dataset)
     check_clients(dataset)
     return dataset

@@ -58,6 +58,8 @@ def test_inconsistent_arrays_are_refused(change, message):
     change(given)
     refused(message, data.from_arrays, *given)
     refused("give one for each", data.from_arrays, *arrays(), clients=[1, 2])
+    given = [*arrays()[:2], arrays()[2].astype(np.uint8), arrays()[3]]
+    refused("'x' is float32 in train and uint8 in test", data.from_arrays, *given)
 
 
 @pytest.mark.parametrize(
