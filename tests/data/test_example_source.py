@@ -3,15 +3,12 @@
 import io
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from fedwin import data
 from fedwin.data import example_source
 from tests.data.files import refused
 from tests.data.image_files import picture
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
 
 def test_images_behave_like_a_read_only_array():

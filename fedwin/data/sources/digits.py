@@ -10,7 +10,6 @@ import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.rng import generator
-from fedwin.errors import UserError
 
 TRAIN_PER_CLASS = 140
 
@@ -38,7 +37,7 @@ def digits(data_dir=None) -> Dataset:
       >>> digits().train["x"].shape
       (1400, 8, 8, 1)
     """
-    table = np.loadtxt(sklearn_file("digits", "digits.csv.gz"), delimiter=",")
+    table = np.loadtxt(sklearn_file("digits.csv.gz"), delimiter=",")
     x = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     y = table[:, -1].astype(np.int32)
     # Neighboring images come from the same writers, so the split is random, with a fixed seed.
@@ -57,10 +56,9 @@ def digits(data_dir=None) -> Dataset:
     )
 
 
-def sklearn_file(dataset: str, name: str) -> str:
-    """Returns the path of a file of scikit-learn's data sets; raises UserError if it is not installed."""
+def sklearn_file(name: str) -> str:
+    """Returns the path of a file of scikit-learn's data sets."""
     # Importing scikit-learn would take longer than the rest of a short run.
     spec = importlib.util.find_spec("sklearn")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"{dataset}: the data set comes with scikit-learn; install it with `pip install scikit-learn`.")
+    assert spec is not None and spec.submodule_search_locations is not None  # fedwin requires it
     return f"{spec.submodule_search_locations[0]}/datasets/data/{name}"

@@ -33,7 +33,7 @@ def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
       >>> diabetes().train["x"].shape
       (354, 10)
     """
-    x, y = (np.loadtxt(sklearn_file("diabetes", f"diabetes_{part}.csv.gz")) for part in ("data_raw", "target"))
+    x, y = (np.loadtxt(sklearn_file(f"diabetes_{part}.csv.gz")) for part in ("data_raw", "target"))
     rows = generator(0, "diabetes split").permutation(len(y))
     if standardize:
         y = (y - y[rows[:TRAIN]].mean()) / y[rows[:TRAIN]].std()
