@@ -13,6 +13,7 @@ from flax import linen as nn
 
 import fedwin
 from fedwin import ALGORITHMS, data, jax_config, models
+from fedwin.runs import prepare
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
@@ -75,6 +76,16 @@ def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, 
     mine = lines(tmp_path / "seeds")
     assert [x for x in mine if x["seed"] == 0] == lines(directory)  # the same seed, and several seeds = solo runs
     assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
+
+
+def test_methods_with_one_seed_are_paired(tmp_path):
+    one = prepare.prepare(placed(SMALL, tmp_path, algorithm="fedavg", seeds=["0", "1"]))
+    two = prepare.prepare(placed(SMALL, tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    order = lambda prepared, seed: prepared.federations[seed].partition.order
+    np.testing.assert_array_equal(order(one, 0), order(two, 0))
+    assert not np.array_equal(order(one, 0), order(one, 1))
+    fixed = prepare.prepare(placed(SMALL, tmp_path, partition_seed=7, seeds=["0", "1"]))
+    np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
 @pytest.mark.parametrize("first, last, noted", [("inf", 2.31, False), (2.306, 2.314, False), (2.3, 2.31, True)])
