@@ -1,6 +1,5 @@
 """WIMA as a sum of server steps, and averages of a part of the model."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,17 +28,16 @@ def test_wima_is_a_weighted_sum_of_server_steps(base):
         for t in range(size, T + 1):
             coefficients = np.arange(size, 0, -1) / size
             same(read[t - 1], trace[t - size] - coefficients @ steps[t - size : t])
-        for t in range(size + 1, T + 1):
-            same(read[t - 1], read[t - 2] + (trace[t] - trace[t - size]) / size)
 
 
-def test_both_parts_of_wima_are_wima_and_none_is_the_model():
-    params, average = {"a": 1.0, "b": {"c": 2.0}}, {"a": 3.0, "b": {"c": 4.0}}
-    mask = observers.classifier_mask(params, ("b",))
-    rest = jax.tree.map(lambda m: not m, mask)
-    assert observers.select(mask, average, params) == {"a": 1.0, "b": {"c": 4.0}}
-    assert observers.select(rest, average, params) == {"a": 3.0, "b": {"c": 2.0}}
-    assert observers.select(rest, average, observers.select(mask, average, params)) == average
+def test_a_part_of_wima_is_that_of_the_mean_and_the_rest_that_of_the_model():
+    model = lambda value: Variables({"a": jnp.float64(value), "b": {"c": jnp.float64(10 * value)}})
+    observer = observers.wima(tuple(observers.ReadOut(p, 2, p) for p in ("classifier", "features")), ("b",))
+    state = observer.init(model(0.0))
+    for t, value in enumerate((1.0, 3.0)):
+        state = observer.update(t, model(value), state)
+    found = {name: read.params for name, read in observer.read(model(3.0), state).items()}
+    assert found == {"classifier": {"a": 3, "b": {"c": 20}}, "features": {"a": 2, "b": {"c": 30}}}
 
 
 @pytest.mark.parametrize("begin, phase, collected", [(8, "code", (12, 14)), (13, "code", (14,)), (12, "swa", (13,))])
@@ -94,11 +92,6 @@ def test_weights_that_are_numbers():
     np.testing.assert_allclose(
         read([0, 2, -1], 3, values), [*values[[0, 0]], *(2 * values[1:4] - values[:3])], rtol=1e-12
     )
-
-
-def test_equal_weights_are_the_mean_to_the_bit():
-    values = np.random.default_rng(2).normal(size=7)
-    np.testing.assert_array_equal(read("linear", 4, values), read("uniform", 4, values))
 
 
 @pytest.mark.parametrize(
