@@ -62,8 +62,8 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
       >>> import numpy as np
       >>> outputs = np.array([[[0.0, 2.0], [0.0, 0.0]]])  # one replica, two clients, two examples
       >>> split = factors(outputs, targets=np.array([0.0, 2.0]), owner=[0, 1])
-      >>> split.ensemble_loss, split.bias_squared, split.variance + split.covariance
-      (0.5, 0.5, 0.0)
+      >>> split.ensemble_loss, split.bias_squared, split.variance, split.covariance, split.plug_in
+      (0.5, 0.5, 0.0, 0.0, True)
     """
     f, y = array("factors: outputs", outputs), array("factors: targets", targets)
     if f.ndim < 3 or f.shape[2:] != y.shape:

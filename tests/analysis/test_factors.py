@@ -52,13 +52,6 @@ def test_the_terms_add_up(weights):
         np.testing.assert_allclose(ours.bound, split, rtol=1e-12)
 
 
-def test_one_replica_is_a_plug_in_estimate():
-    f, y, owner = drawn(replicas=1)
-    ours = analysis.factors(f, y, owner)
-    assert ours.plug_in and ours.variance == 0 and ours.covariance == 0
-    np.testing.assert_allclose(ours.bias_squared, ours.ensemble_loss, rtol=1e-14)
-
-
 def test_losses_of_clients_and_whose_examples_they_are():
     random = RANDOM(0)
     logits, labels, owner = 5 * random.standard_normal((3, 12, 4)), random.integers(0, 4, 12), np.arange(12) % 3
@@ -66,9 +59,6 @@ def test_losses_of_clients_and_whose_examples_they_are():
     for k in range(3):
         expected = losses.nll(jnp.asarray(logits[k], jnp.float32), jnp.asarray(labels))
         np.testing.assert_allclose(ce[k], expected, rtol=1e-5, atol=1e-6)
-    own, others = analysis.by_ownership(ce, owner)
-    np.testing.assert_allclose(own, [ce[k, owner == k].mean() for k in range(3)])
-    np.testing.assert_allclose(others, [ce[k, owner != k].mean() for k in range(3)])
     mse = analysis.client_losses(logits, labels, "mse")
     targets = np.eye(4)[labels]
     outputs = np.asarray(jax.nn.softmax(jnp.asarray(logits, jnp.float32)))[None]

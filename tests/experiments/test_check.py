@@ -30,11 +30,19 @@ def test_a_release_is_refused_for_placeholders_and_another_date(tmp_path):
     assert [line.partition(":")[0] for line in check.unreleased(tmp_path)] == ["CHANGELOG.md"]
 
 
-def test_the_paper_cites_known_papers_and_has_the_numbers_of_readme_and_notes():
+def test_the_paper_cites_known_papers_and_has_with_the_readme_the_numbers_of_results_and_notes():
     text = (check.ROOT / "experiments" / "paper" / "paper.md").read_text()
     notes = (check.ROOT / "BUILD_NOTES.md").read_text().splitlines()
     readme = (check.ROOT / "README.md").read_text()
     verdicts = re.findall(r"^\| \[.+?\) \| (\d+) \| (\d+) \| (\d+) \|", readme, re.M)
+    results = (check.ROOT / "experiments" / "RESULTS.md").read_text()
+    copied = re.findall(r"^\| \[.+?\]\(experiments/(.+) \|$", readme, re.M)
+    assert len(copied) == len(verdicts) == 4 and all(f"]({line} | " in results for line in copied)
+    decided = re.findall(r"^\| [^\[|]+ \| (\d+) \| (\d+) \| \d+ \|$", results, re.M)
+    said = re.search(r"Of the\s+(\d+)\s+decided.+?, (\d+) remain.+? and (\d+) when", readme, re.S).groups()
+    assert said == (decided[-1][0], str(sum(int(holm) for _, holm in decided[:4])), decided[-1][1])
+    for row in re.findall(r"^\| .+ \| ([\d.,]+) \| (\d+ %) \| .+ ([\d.,]+) \| ([\d.]+) \|$", readme, re.M):
+        assert any(re.search(r"\| {} \| {} \| .*\b{} \({}\)".format(*row), line) for line in notes), row
     totals = re.search(r"(\d+) hold, (\d+) are contradicted and (\d+) are open", text).groups()
     assert totals == tuple(str(sum(map(int, column))) for column in zip(*verdicts, strict=True))
     lines = len((check.ROOT / "experiments" / "reading.py").read_text().splitlines())

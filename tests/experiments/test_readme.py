@@ -1,5 +1,7 @@
 """The commands, tables and statements of the README and of the guide's pages that belong to it."""
 
+import csv
+import itertools
 import json
 import os
 import re
@@ -19,6 +21,14 @@ ROOT = readme.README.parent
 TEXT = readme.README.read_text()
 PAGES = {path: path.read_text() for path in sorted([readme.README, *readme.GUIDE.glob("*.md")])}
 MOST_LINES = 150
+# Page -> table whose numbers it has, and their rows, columns and variants: accuracies, or losses of three decimals.
+COPIED = {
+    "README.md": ("survey_table3", "fedavg fedhbm ghb fedacg mime adabest scaffold", "alpha0", "base wima100"),
+    "diloco.md": ("survey_table4", "base wima10 ema decay", "nesterov nesterov_h5 nesterov_h100 mean", "base"),
+    "feedback.md": ("survey_table6", "fedavg fedhbm scaffold", "w20 w100", "f0 f25 f50 f100"),
+    "asynchronous.md": ("survey_table7", "alpha0_c10 alpha0_c50 alpha0_c200", "fedavg fedhbm", "base wima100"),
+}
+NUMBER = re.compile(r"(?<=[|/] )(?:\d\d\.\d|\d\.\d{3})\b|\d\d\.\d(?= /)")
 
 
 @pytest.mark.parametrize("page", readme.PARTS)
@@ -36,6 +46,16 @@ def test_the_readme_or_the_guides_index_names_every_page_of_the_guide():
     for path in PAGES:
         known = f"experiments/guide/{path.name})" in TEXT or f"]({path.name})" in index
         assert known or path.name in ("README.md", "index.md"), path.name
+
+
+@pytest.mark.parametrize("page", COPIED)
+def test_numbers_copied_by_hand_are_those_of_the_stored_tables(page):
+    table, *names = COPIED[page]
+    with (ROOT / f"experiments/results/tables/trend/{table}.csv").open() as file:
+        means = {frozenset([r["row"], r["column"], r["variant"]]): r["mean"] for r in csv.DictReader(file)}
+    copied = NUMBER.findall(next(text for path, text in PAGES.items() if path.name == page))
+    digits = 3 if page == "diloco.md" else 1
+    assert copied == [f"{float(means[frozenset(w)]):.{digits}f}" for w in itertools.product(*map(str.split, names))]
 
 
 def block(name, language):
