@@ -24,7 +24,7 @@ GALLERY = sorted((GUIDE / "gallery").glob("*.py"))
 PAGES = (
     "start", "concepts", "own_algorithm", "own_data", "own_model", "clients", "seeds", "machines", "gpus", "privacy",
     "running", "search", "callbacks", "participation", "local_work", "compression", "robust", "personal_and_fair",
-    "simulated_clock", "asynchronous", "feedback", "diloco", "index", "own_parts",
+    "simulated_clock", "asynchronous", "feedback", "diloco", "index", "own_parts", "heterogeneity", "pictures", "scale",
 )  # fmt: skip
 # Commands that need the user's files, another machine, a checkout or a network.
 NOT_RUN = re.compile(r"\bDIR\b|\.\.\.|^(python3|pip|gcloud|srun) |^python -m experiments\.bench\b|--distributed")
