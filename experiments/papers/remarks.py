@@ -24,11 +24,11 @@ def best_of(lines: list[dict[str, str]], *place: str, by: str = "accuracy") -> d
     """Returns place -> the best of the settings that were tried there: of the largest accuracy, or least loss.
 
     Args:
-      lines: of a CSV file, a setting each.
+      lines: of a CSV file, a setting each. With a column `seeds`, only settings with the most seeds of a place count.
       place: the columns that say for what a setting was tried.
       by: the column with the metric.
     """
-    better = lambda line: float(line[by]) * (1 if by == "accuracy" else -1)
+    better = lambda line: (int(line.get("seeds", 1)), float(line[by]) * (1 if by == "accuracy" else -1))
     return {tuple(line[column] for column in place): line for line in sorted(lines, key=better)}
 
 

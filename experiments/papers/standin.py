@@ -34,11 +34,13 @@ FEDERATIONS = {
 }
 
 # rates.csv: what was tried, and the mean accuracy (%) over the last 50 of 1,000 rounds on examples that clients hold
-# out (a fifth of each; as many local steps as without), seed 100, or 100 to 103 where the best two rates are within 0.1
-# points. Rates are 0.0002, 0.0005, 0.001 and so on, as many as give the best a lower and a higher neighbor. With one
-# class per client two other values of a method's coefficient follow, at the best rate of seed 100. 0: diverged.
+# out (a fifth of each; as many local steps as without), over `seeds` seeds from 100 on. Rates are 0.0002, 0.0005, 0.001
+# and so on, as many as give the best a lower and a higher neighbor; two other values of a method's coefficient follow,
+# at the best rate (with one class per client FedDyn, FedACG, AdaBest and FedCM have as many as give the best neighbors
+# in both). Settings with three seeds (GHB: four) were the best two of seed 100, or within half a point of its best; the
+# best of them is run. 0: diverged.
 TRIED = lines_of(FOLDER / "rates.csv")
-# Federation -> method -> (algorithm, local rate), the most accurate.
+# Federation -> method -> (algorithm, local rate), the most accurate with most seeds.
 RATES: dict[str, dict[str, tuple[str, float]]] = collections.defaultdict(dict)
 for (_federation, _method), _best in best_of(TRIED, "federation", "method").items():
     RATES[_federation][_method] = _best["algorithm"], float(_best["rate"])
