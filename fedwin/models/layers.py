@@ -60,7 +60,7 @@ def _dot_general(x, kernel, *axes, **options):
     product = _product if few else lambda x, kernel: lax.dot_general(x, kernel, *axes, **options)
     if jnp.promote_types(x.dtype, jnp.float32) == x.dtype:
         return product(x, kernel)
-    # XLA of jax 0.12 adds gradients of bfloat16 in bfloat16 on a CPU: the sum of 4,000 equal numbers is that of 256.
+    # XLA of jax 0.12 adds gradients of bfloat16 in bfloat16 on a CPU: sums of 4,096 equal numbers are up to 49 % off.
     wide = lambda *operands: product(*tree.at_least_float32(operands)).astype(x.dtype)
     return tree.at_least_float32(lax.platform_dependent(x, kernel, cpu=wide, default=product))
 
