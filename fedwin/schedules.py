@@ -74,7 +74,7 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
 
         lr0 min(1, (T - t) / (share T))
 
-    This is the stable and the decay phase; rounds have no warmup. Two runs with it and without it train the same models
+    This is the stable and the decay phase; `warmup` is the first. Two runs with it and without it train the same models
     until the decay begins, so that one can be a fork of the other.
     Reference: Hu et al., MiniCPM (https://arxiv.org/abs/2404.06395).
 
@@ -91,6 +91,26 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
       [0.1, 0.1, 0.05]
     """
     return lambda round: lr0 * jnp.minimum(1.0, jnp.asarray(num_rounds - round, float) / (share * num_rounds))
+
+
+def warmup(schedule: Callable, num_rounds: int, share: float):
+    """Returns a schedule that first rises linearly over the 0-based rounds t to what another one gives.
+
+        schedule(t) min(1, (t + 1) / (share T))
+
+    Args:
+      schedule: int32 [] -> float [].
+      num_rounds: T.
+      share: of the rounds in which the rate rises, in (0, 1).
+
+    Returns:
+      int32 [] -> float [].
+
+    Example:
+      >>> [round(float(warmup(lambda t: 0.1, num_rounds=20, share=0.2)(t)), 4) for t in range(5)]
+      [0.025, 0.05, 0.075, 0.1, 0.1]
+    """
+    return lambda round: schedule(round) * jnp.minimum(1.0, jnp.asarray(round + 1, float) / (share * num_rounds))
 
 
 # A fraction of the rounds, or a 0-based round.

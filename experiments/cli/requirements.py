@@ -16,7 +16,7 @@ from fedwin.runs.start import fork_round, fork_source
 
 _MB = 1e6
 # Fields that do not change the requirements.
-_RATES = ("client_lr", "lr_decay", "out_dir")
+_RATES = ("client_lr", "lr_decay", "lr_warmup", "out_dir")
 
 
 def readable(seconds: float) -> str:

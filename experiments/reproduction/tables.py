@@ -355,4 +355,5 @@ def _flags(config: Config) -> str:
     flags = [f"--algorithm={config.algorithm}", *(f"--wrap={text}" for text in config.wrap)]
     flags += [f"--loss={config.loss}"] if config.loss != Config.loss else []
     flags += [f"--client_lr={config.client_lr:g}"]
-    return " ".join([*flags, *([f"--lr_schedule={config.lr_schedule}"] if config.lr_schedule else [])])
+    flags += [f"--lr_schedule={config.lr_schedule}"] if config.lr_schedule else []
+    return " ".join([*flags, *([f"--lr_warmup={config.lr_warmup:g}"] if config.lr_warmup else [])])

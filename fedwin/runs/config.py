@@ -161,6 +161,7 @@ class LocalOptions:
         "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd: constant, "
         "then linear to 0 over the last fifth of the rounds; empty: none.",
     )
+    lr_warmup: Decay = option(0.0, "Share of the rounds over which the local learning rate first rises, linearly.")
     weight_decay: NonNegative = option(0.0, "Weight decay lambda of the local steps.")
     wd_in_loss: bool = option(
         False, "Apply weight decay in the loss, as FedJAX does, not in the step, as PyTorch does."

@@ -47,7 +47,7 @@ from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.start import WarmStart, adapted, warm_starts
 from fedwin.sampling import SAMPLERS
-from fedwin.schedules import cosine, exponential, warmup_stable_decay
+from fedwin.schedules import cosine, exponential, warmup, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy
 
 
@@ -241,9 +241,10 @@ def _solver(
     largest = max(federation.buckets[-1] for federation in federations.values())
     over_run = {"cosine": cosine, "wsd": warmup_stable_decay}.get(options.lr_schedule)
     rate = options.client_lr
+    schedule = over_run(rate, num_rounds) if over_run else exponential(rate, options.lr_decay)
     return local.Solver(
         loss=loss,
-        lr=over_run(rate, num_rounds) if over_run else exponential(rate, options.lr_decay),
+        lr=warmup(schedule, num_rounds, options.lr_warmup) if options.lr_warmup else schedule,
         batch_size=batch_size(options, largest),
         epochs=options.local_epochs,
         max_epochs=math.ceil(options.local_epochs),
