@@ -85,11 +85,6 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
         large.check_memory(Memory(1 << 34))
 
 
-def test_what_does_not_fit_is_refused_before_a_run():
-    small = dataclasses.replace(SMALL, attack="sign_flip:clients=13")
-    refused("clients=13, but the federation has 12", fedwin.check, small)
-
-
 PRIVATE = {
     "wrap": ["dp:clip=1,noise=1,neighbors=replace_one"],
     "weighting": "uniform",

@@ -49,6 +49,12 @@ def write_cache(dataset, text, folder, progress=lambda rows: None):
     return cache.write_to(cache.path_in(text, folder), dataset, text, progress)
 
 
+def flip(path) -> None:
+    """Inverts the last byte of a file; its modification time may stay the same."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 255]))
+
+
 def zipped(path, members: dict[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, blob in members.items():

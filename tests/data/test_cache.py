@@ -14,7 +14,7 @@ from fedwin import data
 from fedwin.data import cache, example_source, integrity
 from fedwin.data.federation import federate
 from fedwin.errors import UserError
-from tests.data.files import refused, write_cache
+from tests.data.files import flip, refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=5,n=40"
 CHOICES = [
@@ -107,13 +107,6 @@ def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch
     assert len({digest(value) for value in (mapped, mapped[:39], mapped + 1)}) == 3
     labels = np.arange(6, dtype=np.int32)
     assert len({digest(labels.reshape(shape)) for shape in ((6,), (3, 2), (2, 3))}) == 3
-
-
-def flip(path, at=-1):
-    """Inverts one byte of a file; its modification time may stay the same."""
-    content = bytearray(path.read_bytes())
-    content[at] ^= 255
-    path.write_bytes(bytes(content))
 
 
 def edit(folder, **fields):

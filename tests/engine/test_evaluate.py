@@ -14,7 +14,7 @@ from fedwin.data.dataset import Dataset
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.models.model import Model, Output
-from tests.data.files import refused, write_cache
+from tests.data.files import flip, refused, write_cache
 
 RNG = np.random.default_rng(0)
 
@@ -190,9 +190,7 @@ def test_of_a_test_set_beyond_the_memory_a_sample_is_decoded(monkeypatch):
 def test_a_test_set_that_is_read_whole_is_compared_with_its_checksums(tmp_path, monkeypatch):
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
     folder = write_cache(data.load("digits"), "digits", tmp_path)
-    content = bytearray((folder / "test.x.npy").read_bytes())
-    content[-1] ^= 255
-    (folder / "test.x.npy").write_bytes(content)
+    flip(folder / "test.x.npy")
     dataset = cache.read(folder)
     refused("test.x.npy: damaged.*--force", evaluate.held_out, dataset)
     assert len(evaluate.held_out(dataset, 5)["y"]) == 5  # a sample of a file costs no reading of all of it

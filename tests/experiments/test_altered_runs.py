@@ -1,4 +1,4 @@
-"""Subcommands that read run directories: altered files are rejected, and no code is imported from them."""
+"""Subcommands that read run directories: no code is imported from them, and nothing is read that is no file."""
 
 import json
 import os
@@ -24,12 +24,6 @@ def runs(trained, tmp_path, monkeypatch):
     shutil.copytree(trained, tmp_path / "runs", dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path / "runs")
     return tmp_path / "runs"
-
-
-def test_citation_reads_intact_configurations_only(runs):
-    path = runs / "run" / "config.json"
-    path.write_text(path.read_text().replace('"fedavg"', '"scaffold"'))
-    calls.refused(runs, "config.json has been altered", "citation", "run")
 
 
 @pytest.fixture

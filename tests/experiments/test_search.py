@@ -62,7 +62,6 @@ def test_ranges_inside_of_values():
 @pytest.mark.parametrize(
     "texts, message",
     [
-        ([], "grid: give at least one axis"),
         (["client_lr=1..0.1"], "the range '1..0.1' is empty"),
         (["client_lr=log:0..1"], "a logarithmic range starts above 0"),
         (["client_lr=lg:0.1..1"], "'lg:0.1..1' is not LOW..HIGH or log:LOW..HIGH"),

@@ -125,21 +125,22 @@ def test_another_binary_refuses(line, said, refused):
     refused(said, *calls.arguments_of(line))
 
 
-# Clears the screen, begins a line, turns the text around, and is no character of UTF-8.
-CONTROLLING = "a\x1b[2J\n\u202eb\udcff"
+# Clears the screen, begins a line, and turns the text around.
+CONTROLLING = "a\x1b[2J\n\u202eb"
 
 
 @pytest.mark.parametrize(
-    "line", ["@", "train --algorithm=@", "train --num_rounds=@", "train --@", "train --init_from=@.npz", "citation @"]
+    "line",
+    ["@", "train --algorithm=@", "train --num_rounds=@", "train --@", "train --init_from=@.npz", "citation @\udcff"],
 )
 def test_names_do_not_control_the_terminal(line, refused):
     told = refused("2", *(word.replace("@", CONTROLLING) for word in line.split()))
-    assert "\\x1b[2" in told and "\\u202eb\\udcff" in told and told.isprintable()
+    assert "\\x1b[2" in told and "\\u202eb" in told and told.isprintable()
 
 
 def test_output_is_escaped_but_for_lines_and_columns():
     with contextlib.redirect_stdout(io.StringIO(newline="")) as stream, terminal.escaped_output():
-        print(f"1\t2\r{CONTROLLING}")
-        print(scores.plain_table([["run"], [CONTROLLING]]))
+        print(f"1\t2\r{CONTROLLING}\udcff")
+        print(scores.plain_table([["run"], [f"{CONTROLLING}\udcff"]]))
     printed = stream.getvalue()
     assert printed == "1\t2\ra\\x1b[2J\n\\u202eb\\udcff\n" + "run\n" + 3 * "-" + "\na\\x1b[2J\\n\\u202eb\\udcff\n"

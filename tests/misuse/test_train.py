@@ -38,7 +38,6 @@ CHOICES = [
     ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
     ("--strategy=chunkd", "strategy=chunkd must be one of | 'chunked'"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),
-    ("--model=shakespeare_lstm", "tokens | --model"),
     ("--dataset=shakespeare_leaf_synthetic --model=transformer", "(2, 80, 80) | --model=transformer:predict=last"),
 ]
 WORDS = [
@@ -52,17 +51,18 @@ WORDS = [
     ("fedavg", "'fedavg' is not a flag | --help"),
     ("--dataset=\udcff", r"\udcff | encoding | rename it | LC_ALL=C.UTF-8"),
     ("--algorithm", "Missing value for flag --algorithm"),
+    ("--noshuffle=1", "takes no value"),
 ]
 FLAGFILES = [
     ("--flagfile=latin.flags", "latin.flags | not UTF-8 | save it as UTF-8"),
     (f"--flagfile={LONG_NAME}", "neither a file nor a preset"),
-    ("--flagfile=missing.flags", "missing.flags | neither a file nor a preset"),
 ]
 FOLDERS = [
     ("--out_dir=folder", "folder/config.json | Is a directory | --out_dir"),
     ("--out_dir=fieldless", "fieldless/config.json | not a run's configuration"),
     ("--out_dir=strangers", "out_dir=strangers | other files | --out_dir"),
     (f"--out_dir={LONG_NAME}", "out_dir=aaa | name too long | --out_dir"),
+    ("--out_dir=afile/run", "can't be written"),
     ("--fork_from=x", "fork_from='x' | DIR@ROUND"),
     ("--fork_from=gone@1", "no checkpoint of round 1 | none"),
     ("--init_from=gone@1:part=head", "part=head | all, classifier, features"),
@@ -70,8 +70,6 @@ FOLDERS = [
     ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),
 ]
 DATA = [
-    ("--dataset=cifar10 --data_dir=afile", "afile | not a readable tar or zip"),
-    ("--dataset=npz:file=x --data_dir=.", "x | not a readable .npz"),
     ("--partition=csv:path=columns.csv", "columns.csv | user_id is missing"),
 ]
 CODE = [

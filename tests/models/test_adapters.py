@@ -116,7 +116,6 @@ def linear(batch):
         (hk.transform(with_state), {}, "use `hk.transform_with_state`"),
         (hk.without_apply_rng(hk.transform(linear)), {}, "not hk.without_apply_rng's"),
         (linear, {}, "wrap the function in hk.transform"),
-        (hk.transform(linear), dict(classifier_path=("last",)), "begin with 'linear'"),
     ],
 )
 def test_transforms_that_cannot_be_wrapped(transformed, options, words):

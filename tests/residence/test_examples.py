@@ -22,7 +22,7 @@ from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
 from fedwin.sampling import uniform_sampler
-from tests.data.files import refused, write_cache
+from tests.data.files import flip, refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 
@@ -135,9 +135,7 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
 def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monkeypatch):
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
     folder = write_cache(data.load(TEXT), TEXT, tmp_path)
-    content = bytearray((folder / "train.x.npy").read_bytes())
-    content[-1] ^= 255
-    (folder / "train.x.npy").write_bytes(content)
+    flip(folder / "train.x.npy")
     dataset = data.load(TEXT, tmp_path)
     source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2)
     ids = np.array([[0, 1, 2]], np.int32)

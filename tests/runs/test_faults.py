@@ -2,10 +2,7 @@
 
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -19,7 +16,7 @@ from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
-from tests.runs.disturbance import ROOT, Disk, interrupted
+from tests.runs.disturbance import Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
 from tests.small_runs import run_in
 
@@ -47,18 +44,6 @@ def test_readers_take_no_lock(copied):
     with locked(copied):
         assert fedwin.load(copied).round == 12
         assert "finished" in runs_command.table(str(copied.parent))
-
-
-def test_a_dead_process_holds_nothing(copied, finished):
-    code = f"import time\nfrom fedwin.files import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
-    holder = subprocess.Popen([sys.executable, "-c", f"{code} time.sleep(99)"], cwd=ROOT, stdout=subprocess.PIPE)
-    holder.stdout.read(1)
-    refused(f"in use by process {holder.pid} on {socket.gethostname()}", run_in, RUN, copied)
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with locked(copied):
-        pass
-    same(copied, finished[0])
 
 
 # Writes that fail

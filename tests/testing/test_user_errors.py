@@ -45,10 +45,6 @@ def row(params, id):
     return {"control": tree.zeros_like(params)}
 
 
-def state_without_client_init(y, message, params, c):
-    return updated(y, message, state={"control": y.params})
-
-
 def data_dependent(y, message, params, c):
     if c.size > 3:
         message = message | {"large": c.size}
@@ -57,10 +53,6 @@ def data_dependent(y, message, params, c):
 
 def another_row(y, message, params, c):
     return updated(y, message, state={"control": tree.map(lambda x: x.reshape(-1), y.params)})
-
-
-def mean_over_padding(y, message, params, c):
-    return updated(y, message | {"x": jnp.mean(c.examples["x"][c.index])})
 
 
 def only_params(params, state, total, round):
@@ -90,7 +82,7 @@ def with_key(setting, solve):
 
 USER_ERRORS = {
     "client state without client_init": (
-        method(state_without_client_init),
+        method(lambda y, m, p, c: updated(y, m, state={"control": y.params})),
         "my_client",
         ["client_init=lambda params, id"],
     ),
@@ -101,7 +93,11 @@ USER_ERRORS = {
         ["returns a dict {'delta': Mean}", "core.Update"],
     ),
     "row's shape": (method(another_row, client_init=row), "my_client", ["client's state", "[8]", "from client_init"]),
-    "NaN from padding": (method(mean_over_padding), "my_client", ["reads padding", "message['x']", "c.size"]),
+    "NaN from padding": (
+        method(lambda y, m, p, c: updated(y, m | {"x": jnp.mean(c.examples["x"][c.index])})),
+        "my_client",
+        ["reads padding", "message['x']", "c.size"],
+    ),
     "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
     "a key is sent": (method(lambda y, m, p, c: updated(y, m | {"key": c.key})), "my_client", ["sends a PRNG key"]),
     "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),

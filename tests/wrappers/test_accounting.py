@@ -18,20 +18,15 @@ needs_package = pytest.mark.skipif(
 )
 
 
-def sgd(examples, batch, noise, delta):
-    """DP-SGD, whose examples are what clients are here."""
-    return Privacy(noise, "add_remove", examples, batch, delta)
-
-
 @needs_package
 @pytest.mark.parametrize(
     "examples,batch,noise,epochs,delta,epsilon",
     [(60_000, 150, 1.3, 15, 1e-5, 0.7242234026109595), (100_000, 100, 1.0, 30, 1e-7, 1.4154988495444845)],
 )
 def test_values_printed_by_tensorflow_privacy(examples, batch, noise, epochs, delta, epsilon):
-    """compute_dp_sgd_privacy_test.py of TensorFlow Privacy."""
-    rounds = epochs * examples // batch
-    assert sgd(examples, batch, noise, delta).epsilon(rounds) == pytest.approx(epsilon, rel=1e-9)
+    """compute_dp_sgd_privacy_test.py of TensorFlow Privacy: DP-SGD, whose examples are what clients are here."""
+    privacy = Privacy(noise, "add_remove", examples, batch, delta)
+    assert privacy.epsilon(epochs * examples // batch) == pytest.approx(epsilon, rel=1e-9)
 
 
 @needs_package

@@ -7,14 +7,12 @@ import pytest
 
 from fedwin import core, testing, tree
 from fedwin.wrappers import WRAPPERS
+from tests.aggregation.test_rules import SIZES, STEPS
+from tests.algorithms.identities import leaves
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import leaves
 
 pytestmark = pytest.mark.usefixtures("double")
 
-# Full steps of clients with 1, 2, 1, 3, 1 examples: curvature 1 at rate 1 leads to the center.
-STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 4.0], [0.3, 0.1, -2.0]])
-SIZES = np.array([1, 2, 1, 3, 1])
 NORM = 1.0
 BOUNDED = STEPS * np.minimum(1, NORM / np.linalg.norm(STEPS, axis=1))[:, None]
 

@@ -16,8 +16,9 @@ from fedwin.errors import UserError
 from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.dp import noise_of_the_sum
+from tests.algorithms.identities import leaves
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import built, leaves
+from tests.wrappers.test_wrappers import built
 
 # Full steps of five clients: curvature 1 at rate 1 leads to the center.
 STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 0.4], [0.3, 0.1, -2.0]])
@@ -167,14 +168,9 @@ def contract_problem():
     return testing.regression(x, y, [0.1, 0.2], batch_size=1, epochs=2, lr=0.1, schedule=schedule)
 
 
-@pytest.mark.parametrize(
-    "choice,adaptive",
-    [
-        pytest.param(choice, adaptive, marks=pytest.mark.slow)
-        for choice in ALGORITHMS.instances()
-        for adaptive in (False, True)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("choice", ALGORITHMS.instances())
 def test_contract(choice, adaptive):
     """Every algorithm fulfills the contract in a private run, or is refused in one line."""
     text = f"dp:clip=0.5,noise=0.01{',quantile=0.5' * adaptive},{FIXED}"

@@ -11,7 +11,8 @@ from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.compression import stochastic
-from tests.wrappers.test_wrappers import built, leaves
+from tests.algorithms.identities import leaves
+from tests.wrappers.test_wrappers import built
 
 VALUES = np.array([0.7, -0.31, 0.05, 0.0, -1.3, 1.1], np.float32)
 

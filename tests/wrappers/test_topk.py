@@ -11,8 +11,9 @@ from fedwin.engine.communication import communication
 from fedwin.testing.problems import KEY
 from fedwin.wrappers import WRAPPERS, build_all
 from fedwin.wrappers.compression import TAG, Feedback
+from tests.algorithms.identities import leaves
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import built, leaves
+from tests.wrappers.test_wrappers import built
 
 CURVATURES = [1.0, 0.5, 2.0, 0.8]
 CENTERS = np.array([[3.0, -1.0, 0.2, 0.7], [0.3, 2.0, -4.0, 0.1], [1.0, 1.5, 2.5, -3.0], [-2.0, 0.4, 0.9, 1.2]])

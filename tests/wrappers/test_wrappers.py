@@ -12,6 +12,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Setting
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
+from tests.algorithms.identities import leaves
 from tests.refusals import refused
 
 SETTING = Setting(10, 2, 100)
@@ -19,10 +20,6 @@ SETTING = Setting(10, 2, 100)
 
 def built(p, choice, *texts):
     return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
-
-
-def leaves(tree):
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 @pytest.mark.parametrize("placement", ["post", "pre"])

@@ -17,7 +17,6 @@ REFUSED = [
     ("figure factors bare", "bare has no checkpoint"),
     ("figure forgetting RUN --seed=3", "no checkpoint of seed 3"),
     ("figure factors RUN --clients=3", "fewer than two"),
-    ("figure forgetting RUN --clients=0,99", "0..7"),
     ("figure targets RUN", "--target=0.6"),
     ("figure targets RUN --target=0.1,nan", "--target=0.1,nan | finite numbers"),
     ("figure sweeps RUN", "--parameter"),

@@ -90,7 +90,6 @@ def test_the_flags_of_a_cell():
     [
         ("wima/table2", "scafold", "femnist", "Did you mean 'scaffold'"),
         ("ghb/table2", "fedavg", "nowhere", "must be one of silo, device, overhead"),
-        ("ghb/figure5", "fedavg", "", "no rows and columns"),
     ],
 )
 def test_a_cell_that_is_not_there(name, row, column, message):
