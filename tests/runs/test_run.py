@@ -14,11 +14,11 @@ from flax import linen as nn
 import fedwin
 from fedwin import ALGORITHMS, data, jax_config, models
 from fedwin.runs import prepare
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome, interrupted
+from tests.runs.test_start import leaves
 from tests.small_runs import lines, placed, run_in, small
 
 SMALL = dataclasses.replace(
@@ -26,10 +26,6 @@ SMALL = dataclasses.replace(
 )
 # What compiles fastest, for tests of what has nothing to do with the method or the read-outs.
 PLAIN = dict(algorithm="fedavg", observe=[])
-
-
-def final(directory):
-    return Checkpoints(directory / "checkpoints" / "seed_0").latest()[0]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +41,7 @@ def test_a_run_leaves_what_it_should(finished):
     assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
     last = lines(directory)[-1]
     assert set(last) == {"seed", "round", "model", "wima3", "ema", "train_loss", "bytes_down", "bytes_up"}
-    parameters = sum(v.size for k, v in final(directory).items() if k.startswith("params."))
+    parameters = sum(v.size for k, v in leaves(directory, 12).items() if k.startswith("params."))
     # SCAFFOLD sends two models each way to 4 clients in 12 rounds.
     assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters
     assert summary["traces"] == 1
@@ -175,7 +171,7 @@ def test_objects_take_the_place_of_names(tmp_path):
 @pytest.mark.slow
 def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
     run_in(SMALL, tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN)
-    kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
+    kernels = [v.shape for k, v in leaves(tmp_path / "cut", 2).items() if k.startswith("params.") and v.ndim == 2]
     assert 6 * 6 in {shape[0] for shape in kernels}
 
 
@@ -195,7 +191,7 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 @pytest.mark.slow
 def test_bfloat16_keeps_float32_parameters(tmp_path):
     run_in(SMALL, tmp_path / "p", precision="bfloat16", num_rounds=3, model="digits_cnn")
-    assert {str(v.dtype) for k, v in final(tmp_path / "p").items() if k.startswith("params")} == {"float32"}
+    assert {str(v.dtype) for k, v in leaves(tmp_path / "p", 3).items() if k.startswith("params")} == {"float32"}
     assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])
 
 

@@ -65,8 +65,19 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     refused("was run with another file than --sampling=file.*restore the file", run_in, SMALL, directory, **changes)
 
 
+@pytest.fixture(
+    scope="module", params=[("poisson", 0.4), ("weighted", 0.4), ("markov:up=0.02,down=0.3", 0.0)], ids=lambda p: p[0]
+)
+def plain(request, tmp_path_factory):
+    """A configuration with some sampler, and the directory of its run."""
+    sampling, dropout = request.param
+    config = dataclasses.replace(SMALL, sampling=sampling, dropout=dropout, partition="dirichlet:alpha=0.3")
+    directory = tmp_path_factory.mktemp("plain") / "run"
+    run_in(config, directory)
+    return config, directory
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling, dropout", [("poisson", 0.4), ("weighted", 0.4), ("markov:up=0.02,down=0.3", 0.0)])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -79,13 +90,12 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     ],
     ids=str,
 )
-def test_paths_agree(tmp_path, sampling, dropout, changes):
-    chosen = {"sampling": sampling, "dropout": dropout, "partition": "dirichlet:alpha=0.3"}
-    run_in(SMALL, tmp_path / "plain", **chosen)
-    run_in(SMALL, tmp_path / "other", **chosen, **changes)
-    assert_same_to_rounding(tmp_path / "other", tmp_path / "plain", 0, rtol=1e-5, accuracy=0.01)
+def test_paths_agree(plain, tmp_path, changes):
+    config, directory = plain
+    run_in(config, tmp_path, **changes)
+    assert_same_to_rounding(tmp_path, directory, 0, rtol=1e-5, accuracy=0.01)
     if changes.keys() & {"table", "window"}:
-        assert lines(tmp_path / "other") == lines(tmp_path / "plain")
+        assert lines(tmp_path) == lines(directory)
 
 
 @pytest.mark.slow
