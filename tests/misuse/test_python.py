@@ -38,7 +38,6 @@ OBJECTS = [
     (dict(model=HAIKU), "model | Transformed | models.from_haiku"),
     (dict(model=fedjax.models.emnist.create_dense_model(only_digits=True)), "model | models.from_fedjax"),
     (dict(model="cnn"), "model is a str | Config(model=...)"),
-    (dict(model=lambda x: x), "model is a function | Config(model=...)"),
     (dict(on_eval="patience"), "on_eval= | is not a function; give a function (round, seed, read_outs)"),
     (dict(on_eval=fedwin.callbacks.Callback), "on_eval= | is not a function; give a function"),
     (dict(dataset={"x": X, "y": Y}), "dataset is a dict | data.from_arrays"),
@@ -137,7 +136,6 @@ CASES = {
         "wrapper 'own' | return a core.Algorithm",
     ),
     "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
-    "batches of nothing": (lambda: fedwin.Solver(None, 0.1, 0), "Solver: batch_size=0"),
 }
 
 

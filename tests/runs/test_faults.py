@@ -12,7 +12,6 @@ from fedwin.errors import StorageError
 from fedwin.files import locked
 from fedwin.runs import run as runner
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
@@ -91,18 +90,6 @@ def test_a_full_disk_under_a_checkpoint_is_one_line(finished, tmp_path, capfd):
         disk.mount("remount,size=8m")
         run_in(RUN, directory, keep_checkpoints=1)
         same(directory, finished[0])
-
-
-def test_an_interrupted_call_from_python_leaves_nothing_open(tmp_path, monkeypatch):
-    def interrupted(journal, completed, run):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Journal, "save", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_in(RUN, tmp_path / "run")
-    assert not open_files(tmp_path)
-    with locked(tmp_path / "run"):
-        pass
 
 
 # Evaluations and checkpoints of an unfinished run that are not as they were; a finished run has checksums
