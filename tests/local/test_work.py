@@ -7,9 +7,7 @@ import pytest
 
 from fedwin import core, engine, local, losses, testing
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.local import LOCAL_WORK, work_of_rounds
-from fedwin.wrappers import build_all
 from tests.local.test_local import client, seen, solver
 from tests.refusals import refused
 
@@ -201,11 +199,3 @@ def test_files_of_work_are_checked(tmp_path, lines, message):
 
 def test_a_users_work_outside_of_0_to_1_is_refused():
     refused("outside of", work_of_rounds, lambda seed, round, ids: np.full(len(ids), 1.5), 0, 0, np.zeros((1, 2), int))
-
-
-def test_a_schedule_of_epochs_needs_whole_epochs():
-    p = testing.two_quadratics()
-    wrappers = build_all(["ima:schedule=epoch"], p.setting)
-    for options in (dict(steps=5), dict(epochs=1.5)):
-        with pytest.raises(UserError, match="drops local epochs"):
-            testing.problems.build("fedavg", p.setting, local.Solver(p.solve.loss, 0.1, 1, **options), wrappers)

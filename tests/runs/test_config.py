@@ -53,6 +53,7 @@ def test_a_value_outside_of_a_field_is_one_line(field):
     [
         (dict(dataset="digit"), ["unknown dataset 'digit'", "'digits'"]),
         (dict(wrap=["ima:schedule=epoch"], local_epochs=1.5), ["needs a whole number"]),
+        (dict(wrap=["ima:schedule=epoch"], local_steps=5), ["needs a whole number"]),
         (dict(observe=["wima:window=3", "wima:window=3"]), ["twice"]),
         (dict(local_steps=5, local_epochs=2), ["keep one"]),
         (dict(local_steps=10**9), ["smaller --local_steps"]),
