@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
+from fedwin.engine.strategy import STRATEGIES
+from fedwin.models import ADAPTATIONS
 from fedwin.plugins import REGISTRIES
 from fedwin.registry import Hyperparameter, Registry, ranges
 from fedwin.registry.choices import Choice, literal, parse
@@ -161,7 +163,7 @@ def ranged():
     """(registry, entry, parameter) of every parameter with a range or a list of values, in all registries."""
     return [
         pytest.param(registry, entry, h, id=f"{registry.kind}-{name}-{h.name}")
-        for registry in REGISTRIES.values()
+        for registry in (*REGISTRIES.values(), ADAPTATIONS, STRATEGIES)
         for name, entry in registry.entries.items()
         for h in entry.hyperparameters
         if entry.builder.__module__.startswith("fedwin.") and any(k.range or k.values for k in h.values.kinds)
