@@ -1,10 +1,17 @@
-"""The check of what is refused."""
+"""The check of what is refused, and a write that fails."""
 
+import errno
+import os
 from collections.abc import Collection
 
 import pytest
 
 from fedwin.errors import UserError
+
+
+def disk_is_full(*args) -> None:
+    """Stands for a function of `os` that finds no space left."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def refused(match: str | Collection[str], function, *args, **keywords) -> str:

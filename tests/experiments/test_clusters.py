@@ -1,7 +1,6 @@
 """Grids through Slurm and Ray on this host, killed in the middle and continued: bit for bit those of one process."""
 
 import contextlib
-import csv
 import importlib.util
 import os
 import shutil
@@ -12,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.experiments.test_launching import table
 from tests.runs.disturbance import ROOT, free_port, outcome
 
 pytestmark = pytest.mark.slow
@@ -48,10 +48,6 @@ def check(tmp_path_factory):
     """A check that a folder's runs and table are those of one process."""
     whole = tmp_path_factory.mktemp("whole")
     said_by(sweep(whole))
-
-    def table(folder):
-        rows = csv.DictReader((folder / "sweep.csv").read_text().splitlines())
-        return [{name: row[name] for name in row.keys() - {"rounds_per_second", "command"}} for row in rows]
 
     def check(folder):
         assert table(folder) == table(whole) and len(table(whole)) == 4

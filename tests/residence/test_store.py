@@ -1,6 +1,5 @@
 """File store: snapshots stay intact through writes, kills and resumes."""
 
-import errno
 import os
 
 import jax
@@ -9,7 +8,7 @@ import pytest
 
 from fedwin.errors import StorageError
 from fedwin.residence.store import FileStore, MemoryStore, Snapshot, record_layout
-from tests.refusals import refused
+from tests.refusals import disk_is_full, refused
 
 CLIENTS = 30
 SHAPES = {
@@ -186,11 +185,7 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatc
     file = store(root, [0])
     file.resume(Snapshot(root, reference))
     file.write(np.array([3, 5]), rows([9, 9]))
-
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", disk_is_full)
     with pytest.raises(StorageError, match="make room"):
         file.commit(1)
     file.close()

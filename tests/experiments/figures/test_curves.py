@@ -1,8 +1,6 @@
 """Curves of runs and of stored results."""
 
-import errno
 import lzma
-import os
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from experiments.figures import curves, sources, style
 from experiments.figures.sources import Series
 from fedwin.errors import StorageError, UserError
 from tests.experiments.figures.common import drawn, line
-from tests.refusals import refused
+from tests.refusals import disk_is_full, refused
 
 
 def test_curves_are_equally_dense_everywhere():
@@ -111,10 +109,7 @@ def test_misuse(finished, tmp_path):
 
 
 def test_a_picture_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
-    def refuse(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     found = curves.compute([Series("a", [line(0, 0, 0.5)])])
-    monkeypatch.setattr(style.os, "replace", refuse)
+    monkeypatch.setattr(style.os, "replace", disk_is_full)
     with pytest.raises(StorageError, match="p.png can't be written .*; make room"):
         curves.draw(found, tmp_path / "p.png", "")

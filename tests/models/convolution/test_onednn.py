@@ -1,6 +1,5 @@
 """oneDNN's convolutions equal products of patches; where it cannot be called, one clause says why."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from fedwin import files
 from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn
 from fedwin.models.convolution.im2col import Geometry
 from fedwin.models.convolution.onednn import cpu_features
+from tests.refusals import disk_is_full
 
 NONE = ((0, 0), (0, 0))
 # images [B, H, W, C], window and channels of y, strides, padding, dilation
@@ -212,11 +212,7 @@ def test_a_damaged_library_is_compiled_anew_and_an_exposed_one_refused(native):
 def test_a_compiler_that_hangs_or_fails_leaves_nothing(native, monkeypatch, capfd, body, reason):
     monkeypatch.setattr(onednn, "_COMPILE_SECONDS", 0.4)
     monkeypatch.setattr(onednn, "_SILENT_SECONDS", 0.1)
-
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", disk_is_full)
     paths = native(body)
     with pytest.raises(onednn.Unavailable, match=reason):
         onednn.compile_library(*paths)
