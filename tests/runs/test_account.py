@@ -1,7 +1,6 @@
 """The privacy account of runs that start from others: continued, refused, or said to count one run alone."""
 
 import dataclasses
-import importlib.util
 import re
 
 import pytest
@@ -10,10 +9,9 @@ import fedwin
 from fedwin.errors import UserError
 from fedwin.runs.run import prepare_and_check
 from tests.small_runs import lines, run_in, small
+from tests.wrappers.test_accounting import needs_package
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is not installed"
-)
+pytestmark = needs_package
 
 DP = "dp:clip=1,noise=1,delta=1e-3"
 SMALL = small(
