@@ -131,6 +131,11 @@ class Federation:
         """Number of clients K."""
         return self.partition.num_clients
 
+    @property
+    def features(self) -> Examples:
+        """The features of the training examples that clients have: x and y."""
+        return {name: self.dataset.train[name] for name in ("x", "y")}
+
     @functools.cached_property
     def sizes(self) -> np.ndarray:
         """Number of training examples of each client [K]."""
@@ -166,14 +171,14 @@ class Federation:
         Raises:
           UserError: the examples come from a damaged cache.
         """
-        integrity.check_arrays({name: self.dataset.train[name] for name in ("x", "y")})
-        examples = {name: np.asarray(self.dataset.train[name]) for name in ("x", "y")}
+        integrity.check_arrays(self.features)
+        examples = {name: np.asarray(values) for name, values in self.features.items()}
         return make_store(examples, self.sizes, order=self.partition.order, info=self.info)
 
     def shapes(self) -> Store:
         """Returns a Store of ShapeDtypeStructs, for estimates of memory; reads no example."""
         spec = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-        examples = {name: spec(self.dataset.train[name]) for name in ("x", "y")}
+        examples = {name: spec(values) for name, values in self.features.items()}
         return tree.map(spec, make_store(examples, self.sizes, order=self.partition.order, info=self.info))
 
 

@@ -95,7 +95,7 @@ def _evaluation_examples(federation: Federation) -> dict[str, Federation]:
                 "--val_fraction, e.g. 0.2, or use a data set whose own clients have test examples."
             )
         return found
-    if len(test.order) * example_bytes(federation) > TEST_BYTES:
+    if len(test.order) * example_bytes(federation.features) > TEST_BYTES:
         raise UserError(
             f"eval_clients: the {len(test.order):,} test examples are more than the {TEST_BYTES >> 30} GiB reserved "
             f"for evaluation; omit --eval_clients."
@@ -252,5 +252,5 @@ class ClientProbe:
             batch = self.batches.take(client, positions, j)
             return self.measure(self.apply(model, batch), batch)
 
-        zeros = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums, 0))
+        zeros = tree.zeros_like(jax.eval_shape(sums, 0))
         return lax.fori_loop(0, steps, lambda j, total: tree.add(total, sums(j)), zeros)

@@ -117,8 +117,7 @@ def skip_absent(function: Callable) -> Callable:
         shapes = jax.eval_shape(function, shared, own)
         if any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in jax.tree.leaves(shapes)):
             return function(shared, own)  # there is no zero of PRNG keys
-        zeros = lambda: tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return lax.cond(own.place.present, lambda: function(shared, own), zeros)
+        return lax.cond(own.place.present, lambda: function(shared, own), lambda: tree.zeros_like(shapes))
 
     return one
 
@@ -186,20 +185,17 @@ def map_cohort(function: Callable, shared, own, strategy: Strategy):
 
     size = jax.tree.leaves(own)[0].shape[0]
     chunk = min(strategy.chunk or size, size)
-    if chunk == size and size > 1:
-        sums, rows = jax.vmap(function, (None, 0))(shared, own)
+
+    def vmapped(shared, part):
+        sums, rows = jax.vmap(function, (None, 0))(shared, part)
         return tree.map(lambda x: jnp.sum(x, 0), sums), rows
 
+    if chunk == size and size > 1:
+        return vmapped(shared, own)
     # A chunk of one client runs without vmap: batched products of batch size 1 are slow.
-    if chunk == 1:
-        several = function
-        split = own
-    else:
-
-        def several(shared, part):
-            sums, rows = jax.vmap(function, (None, 0))(shared, part)
-            return tree.map(lambda x: jnp.sum(x, 0), sums), rows
-
+    several, split = function, own
+    if chunk > 1:
+        several = vmapped
         split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
     # Needed for shapes and in the loop: jit traces it once, and inline leaves no trace of the jit.
     several = jax.jit(several, inline=True)

@@ -1,7 +1,8 @@
 """Evaluation inside the compiled loop: loss and accuracy on test examples, and on those that clients hold out."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import jax
@@ -102,7 +103,7 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, np.ndarray]:
     names = ("x", "y", "domain") if dataset.domain_names else ("x", "y")
     features = {name: dataset.test[name] for name in names if name in dataset.test}
     total = len(features["y"])
-    drawn = _fitting(dataset.name, features, total, count)
+    drawn = _fitting(dataset.name, example_bytes(features), total, count)
     if drawn < total:
         rows = np.sort(np.random.Generator(np.random.PCG64(0)).choice(total, drawn, replace=False))
     else:
@@ -114,10 +115,9 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, np.ndarray]:
         return source.gather(rows)
 
 
-def _fitting(name: str, features: dict[str, np.ndarray], total: int, count: int) -> int:
-    """Returns the number of test examples to draw: `count` (0: all), or, with a warning, what fits."""
+def _fitting(name: str, size: int, total: int, count: int) -> int:
+    """Returns the number of examples of `size` bytes to draw: `count` (0: all), or, with a warning, what fits."""
     drawn = min(count or total, total)
-    size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
     if drawn * size <= TEST_BYTES:
         return drawn
     fits = max(TEST_BYTES // 2 // size, 1)  # half: packing and placing them makes copies
@@ -134,8 +134,7 @@ def _fitting(name: str, features: dict[str, np.ndarray], total: int, count: int)
 def test_bytes(dataset: Dataset, count: int, batch_size: int, multiple: int = 1) -> int:
     """Returns the bytes of the batches that `held_out` and `batches` make of a data set's test examples."""
     features = {name: values for name, values in dataset.test.items() if name in ("x", "y", "domain")}
-    size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values()) + 4
-    total = len(features["y"])
+    size, total = example_bytes(features) + 4, len(features["y"])
     number, length = _grid(min(count or total, total, max(TEST_BYTES // size, 1)), batch_size, multiple)
     return number * length * size
 
@@ -283,8 +282,7 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
     sums = jax.jit(sums, inline=True)
 
     def one(variables: Variables, test):
-        shapes = jax.eval_shape(sums, variables, tree.map(lambda x: x[0], test))
-        zeros = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        zeros = tree.zeros_like(jax.eval_shape(sums, variables, tree.map(lambda x: x[0], test)))
         return lax.scan(lambda total, batch: (tree.add(total, sums(variables, batch)), None), zeros, test)[0]
 
     def several(stacked, test):
@@ -314,13 +312,12 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
     return probe
 
 
-def with_attack_success(probe: Callable, model, normalize: Callable, trigger, strategy: Strategy) -> Callable:
-    """Returns a probe whose metrics also have 'attack_success', that of a backdoor on the test examples.
+def make_attack_probe(model, normalize: Callable, trigger, strategy: Strategy) -> Callable:
+    """Returns a probe of 'attack_success', that of a backdoor on the test examples.
 
     It is the share of the examples of other classes that the model takes for the target when they have the pattern.
 
     Args:
-      probe: (dict name -> Variables, test batches, or (test batches, pool)) -> dict name -> {metric: scalar}.
       trigger: of the attack (aggregation.backdoor.Trigger).
     """
 
@@ -328,14 +325,26 @@ def with_attack_success(probe: Callable, model, normalize: Callable, trigger, st
         others = batch["mask"] * (batch["y"] != trigger.target)
         return {"attack_success": Mean(jnp.sum((jnp.argmax(logits, -1) == trigger.target) * others), jnp.sum(others))}
 
-    stamped = lambda batch: normalize(batch | {"x": trigger.stamp(batch["x"])})
-    attacked = make_probe(model, stamped, measure, strategy)
+    return make_probe(model, lambda batch: normalize(batch | {"x": trigger.stamp(batch["x"])}), measure, strategy)
 
-    def both(models: dict[str, Variables], examples) -> dict[str, dict[str, jax.Array]]:
-        metrics, more = probe(models, examples), attacked(models, examples[0] if type(examples) is tuple else examples)
-        return {name: metrics[name] | more[name] for name in models}
 
-    return both
+def joined(tested: Sequence[Callable], validated: Callable | None = None) -> Callable:
+    """Returns a probe with the metrics of several.
+
+    Args:
+      tested: probes of the test batches.
+      validated: probe of held-out examples, 'val_...'; the examples are then (test batches, held-out batches).
+    """
+
+    def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, jax.Array]]:
+        test, pool = (examples, None) if validated is None else examples
+        found = [each(models, test) for each in tested]
+        if validated is not None:
+            more = validated(models, pool)
+            found.append({name: {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models})
+        return {name: dict(ChainMap(*(each[name] for each in found))) for name in models}
+
+    return probe
 
 
 def in_blocks(logits: Callable) -> Callable:
@@ -379,7 +388,7 @@ def check_validation(federation: Federation, seed: int) -> None:
 
 def validation_bytes(federations: dict[int, Federation]) -> int:
     """Returns the bytes of the held-out examples of the seed that has the most."""
-    return max(_count(federation) * example_bytes(federation) for federation in federations.values())
+    return max(_count(federation) * example_bytes(federation.features) for federation in federations.values())
 
 
 def validation_batches(
@@ -388,27 +397,6 @@ def validation_batches(
     """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds."""
     federation = federations[seed]
     assert federation.validation is not None
-    with ExampleSource({name: federation.dataset.train[name] for name in ("x", "y")}) as source:
+    with ExampleSource(federation.features) as source:
         examples = source.gather(np.sort(federation.validation.order))
     return batches(examples, batch_size, multiple, room=max(map(_count, federations.values())))
-
-
-def make_validation_probe(
-    model, normalize: Callable, dataset: Dataset, strategy: Strategy, by_class: bool = False
-) -> Callable:
-    """Returns (dict name -> Variables, (test batches, pool)) -> dict name -> {metric: scalar}, 'val_...' of the pool.
-
-    Args:
-      dataset: decides the metrics; held-out examples have no accuracies per domain or class.
-      by_class: as of `measure_of`.
-    """
-    tested = make_probe(model, normalize, measure_of(dataset, by_class=by_class), strategy)
-    validated = make_probe(model, normalize, measure_of(dataset, of="held out"), strategy)
-
-    def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, jax.Array]]:
-        test, held_out = examples
-        metrics, more = tested(models, test), validated(models, held_out)
-        validation = {name: {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models}
-        return {name: metrics[name] | validation[name] for name in models}
-
-    return probe

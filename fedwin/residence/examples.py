@@ -1,9 +1,11 @@
 """Training examples on the device: all of them for the whole run, or streamed to it dispatch by dispatch."""
 
 import concurrent.futures
+import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -53,18 +55,17 @@ class TrainingExamples:
         """Stops threads and closes files."""
 
 
-def example_bytes(federation: Federation) -> int:
-    """Returns the bytes of one training example (x and y)."""
-    train = federation.dataset.train
-    return sum(int(np.prod(train[name].shape[1:], dtype=np.int64)) * train[name].dtype.itemsize for name in ("x", "y"))
+def example_bytes(features: Mapping[str, Any]) -> int:
+    """Returns the bytes of one example of these features [N, ...]."""
+    return sum(math.prod(values.shape[1:]) * values.dtype.itemsize for values in features.values())
 
 
 def should_stream(federation: Federation, choice: str) -> bool:
     """Whether examples are streamed: by choice, or because they are decoded on access or exceed RESIDENT_BYTES."""
     if choice != "auto":
         return choice == "stream"
-    train = federation.dataset.train
-    return isinstance(train["x"], Images) or example_bytes(federation) * len(train["y"]) > RESIDENT_BYTES
+    train = federation.features
+    return isinstance(train["x"], Images) or example_bytes(train) * len(train["y"]) > RESIDENT_BYTES
 
 
 class ResidentExamples(TrainingExamples):
@@ -147,16 +148,14 @@ class StreamedExamples(TrainingExamples):
         self.federation, self.place, self.devices, self.own = federation, place, devices, own
         width //= devices
         self.sizes = federation.sizes
-        self.example_bytes = example_bytes(federation)
+        self.example_bytes = example_bytes(federation.features)
         per_round = width * self.sizes.mean() * self.example_bytes
         self.rounds = int(max(1, min(rounds, dispatch_bytes // max(per_round, 1))))
         self.clients = min(self.rounds * width, federation.num_clients)
         self.capacities = capacities(self.sizes, self.clients)
         self.weight = client_weights(self.sizes)
-        train = federation.dataset.train
-        features = {name: train[name] for name in ("x", "y")}
-        self.source = ExampleSource(features)
-        self._checked = _in_background(check_arrays, features)
+        self.source = ExampleSource(federation.features)
+        self._checked = _in_background(check_arrays, federation.features)
         # One dispatch after the other: the source reads each on all cores.
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}

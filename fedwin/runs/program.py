@@ -49,13 +49,13 @@ class Program:
         self.plan, self.prepared, self.strategy, self.may_stop = plan, plan.prepared, plan.strategy, may_stop
         prepared, strategy = self.prepared, self.strategy
         dataset, config = prepared.dataset, prepared.config
-        network, by_class = (prepared.model, prepared.normalize), config.imbalance > 1
+        network, measure, validated = (prepared.model, prepared.normalize), evaluate.measure_of, None
+        tested = [evaluate.make_probe(*network, measure(dataset, by_class=config.imbalance > 1), strategy)]
         if config.eval_val:
-            probe = evaluate.make_validation_probe(*network, dataset, strategy, by_class)
-        else:
-            probe = evaluate.make_probe(*network, evaluate.measure_of(dataset, by_class=by_class), strategy)
+            validated = evaluate.make_probe(*network, measure(dataset, of="held out"), strategy)
         if (trigger := prepared.attack.trigger) is not None:
-            probe = evaluate.with_attack_success(probe, *network, trigger, strategy)
+            tested.append(evaluate.make_attack_probe(*network, trigger, strategy))
+        probe = evaluate.joined(tested, validated)
         parts, seen = (prepared.algorithm, prepared.observers, strategy, probe), prepared.changes.of_test
         self.partitions_differ = plan.num_vmapped > 1 and partitions_differ(prepared.federations)
         self.dispatch = engine.Dispatch(*parts, seen=seen)

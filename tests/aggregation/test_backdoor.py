@@ -81,7 +81,7 @@ def test_success_is_that_of_other_classes_with_the_square():
     model = Model(lambda key: Variables(w), output, None, (), "linear", 3)
     halved = lambda batch: batch | {"x": batch["x"] / 255}
     probe = evaluate.make_probe(model, halved, evaluate.classification())
-    probe = evaluate.with_attack_success(probe, model, halved, Trigger(2, 1), Strategy())
+    probe = evaluate.joined([probe, evaluate.make_attack_probe(model, halved, Trigger(2, 1), Strategy())])
     test = evaluate.batches({"x": x, "y": y}, 5)
     found = jax.jit(probe)({"model": Variables(jnp.asarray(w)), "other": Variables(jnp.asarray(-w))}, test)
     stamped = x.copy()
