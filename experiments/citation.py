@@ -28,7 +28,7 @@ def subject(text: str) -> str | Config:
         return text
     values = config_of(text)
     plugins.load_for(pathlib.Path(text), values["imports"])
-    return Config(**{name: values[name] for _, name in citations.FIELDS})
+    return Config(**{name: values[name] for name in citations.FIELDS})
 
 
 def define_flags() -> dict[str, list[str]]:

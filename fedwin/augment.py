@@ -113,11 +113,7 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
 
 
 def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of one example after augmentation.
-
-    Args:
-      augmentation: the augmentation.
-      shape: shape of one stored example.
+    """Returns the shape of an example after augmentation, given that of a stored one.
 
     Raises:
       UserError: when the augmentation needs images and the examples are not images or too small for it.
@@ -139,9 +135,7 @@ def normalizer(mean, std, augmentation: Augmentation = NONE) -> Callable:
     Integers other than uint8 (tokens) are not normalized.
 
     Args:
-      mean: mean per channel; None leaves out the second step.
-      std: standard deviation per channel, likewise.
-      augmentation: the augmentation.
+      mean, std: per channel; None leaves out the second step.
 
     Returns:
       batch -> batch.
@@ -169,9 +163,7 @@ def train_preparation(mean, std, augmentation: Augmentation = NONE) -> Callable:
     Crops are padded with black, because the augmentation comes first.
 
     Args:
-      mean: mean per channel; None leaves out subtraction and division.
-      std: standard deviation per channel, likewise.
-      augmentation: the augmentation.
+      mean, std: as for `normalizer`.
 
     Returns:
       (batch, key) -> batch.

@@ -1,40 +1,22 @@
 """BibTeX of the methods, models and data sets of a run: `citation("scaffold")`, `citation(config)`."""
 
-from fedwin.aggregation import AGGREGATORS, ATTACKS
 from fedwin.algorithms import ALGORITHMS
-from fedwin.augment import AUGMENTATIONS
-from fedwin.clock import CLOCKS
-from fedwin.data import DATASETS, PARTITIONS, SHIFTS
+from fedwin.data import DATASETS
 from fedwin.errors import UserError
-from fedwin.local import LOCAL_WORK
-from fedwin.losses import LOSSES
 from fedwin.models import ADAPTATIONS, MODELS
-from fedwin.observers import OBSERVERS
 from fedwin.registry import Choice, Entry, Registry, nearest
 from fedwin.registry.choices import as_choice
+from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
-from fedwin.sampling import SAMPLERS
-from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 
-# Registry -> the field of Config that names its entries.
-FIELDS: tuple[tuple[Registry, str], ...] = (
-    (ALGORITHMS, "algorithm"),
-    (WRAPPERS, "wrap"),
-    (OBSERVERS, "observe"),
-    (LOSSES, "loss"),
-    (MODELS, "model"),
-    (ADAPTATIONS, "lora"),
-    (DATASETS, "dataset"),
-    (PARTITIONS, "partition"),
-    (SHIFTS, "client_shift"),
-    (AUGMENTATIONS, "augment"),
-    (SAMPLERS, "sampling"),
-    (AGGREGATORS, "aggregate"),
-    (ATTACKS, "attack"),
-    (LOCAL_WORK, "local_work"),
-    (CLOCKS, "clock"),
-    (ASYNCHRONOUS, "asynchronous"),
-)
+# Field of Config -> the registry of its choices.
+FIELDS: dict[str, Registry] = {
+    "algorithm": ALGORITHMS,
+    **REGISTRIES,
+    "model": MODELS,
+    "lora": ADAPTATIONS,
+    "dataset": DATASETS,
+}
 
 
 def _name(choice: str | Choice) -> str:
@@ -44,10 +26,10 @@ def _name(choice: str | Choice) -> str:
 def _entries_named(choice: str | Choice) -> list[Entry]:
     """Returns the entries of a name, several if registries share it (a wrapper and an observer, for instance)."""
     name = _name(choice)
-    registries = [registry for registry, _ in FIELDS]
-    entries = [registry.entries[name] for registry in registries if name in registry]
+    entries = [registry.entries[name] for registry in FIELDS.values() if name in registry]
     if not entries:
-        cited = sorted({name for registry in registries for name, entry in registry.entries.items() if entry.papers})
+        known = (entry for registry in FIELDS.values() for entry in registry.entries.values())
+        cited = sorted({entry.name for entry in known if entry.papers})
         raise UserError(f"no citation for '{name}'.{nearest(name, cited)} Known: {', '.join(cited)}.")
     return entries
 
@@ -59,7 +41,7 @@ def _entries_of_run(config: Config) -> list[Entry]:
       UserError: for an unknown wrapper, observer, loss, partition or augmentation.
     """
     entries = []
-    for registry, field in FIELDS:
+    for field, registry in FIELDS.items():
         value = getattr(config, field)
         if registry is ADAPTATIONS:
             value = "lora" if value else ""

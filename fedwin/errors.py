@@ -35,11 +35,7 @@ class StorageError(OSError):
 
 
 def describe(error: BaseException) -> str:
-    """Returns an exception in one line, with the file and line of the user's code that raised it.
-
-    Args:
-      error: the exception.
-    """
+    """Returns an exception in one line, with the file and line of the user's code that raised it."""
     frames = list(traceback.extract_tb(error.__traceback__))
     # The last frame of the user's code; frames of this package, of installed ones and of Python may come after it.
     libraries = (str(pathlib.Path(__file__).parent), sys.prefix, sys.base_prefix, "<")

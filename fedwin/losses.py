@@ -110,11 +110,7 @@ def with_term(base: Callable, model, term: Callable) -> Callable:
 
 
 def features_of(output, name: str):
-    """Returns the input of the network's last layer, [B, d], in float32 at least.
-
-    Args:
-      output: models.Output.
-      name: of the method that needs it.
+    """Returns the input of the network's last layer, [B, d], in float32 at least, for the method `name`.
 
     Raises:
       UserError: when it is unknown or not one vector per example.
@@ -126,15 +122,7 @@ def features_of(output, name: str):
 
 
 def sequence_nll(logits, labels):
-    """Computes the sum of a row's token losses without padding, divided by the fixed row length T.
-
-    Args:
-      logits: [B, T, V].
-      labels: int [B, T]; 0 is padding.
-
-    Returns:
-      float [B].
-    """
+    """Computes the sum of a row's token losses without padding (label 0), divided by the fixed row length T, [B]."""
     return jnp.sum(jnp.where(labels > 0, nll(logits, labels), 0), axis=-1) / labels.shape[-1]
 
 

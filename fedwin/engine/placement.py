@@ -3,9 +3,6 @@
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fedwin import multi_process
-from fedwin.residence import blockwise
-from fedwin.residence.blockwise import Lazy
 from fedwin.tree import PyTree
 from fedwin.window import ALIGNMENT
 
@@ -23,7 +20,8 @@ def replicated(mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def _of_window(mesh, leaf) -> NamedSharding:
+def window_placement(leaf, mesh) -> NamedSharding:
+    """Returns the sharding of a leaf of a server's or an observer's state: long vectors are split over the mesh."""
     # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone
     # decides, so that a ring and its sums are placed the same way.
     size = leaf.shape[-1] if leaf.ndim else 0
@@ -37,32 +35,3 @@ def table_placement(table, mesh) -> PyTree:
     is_split = lambda leaf: leaf.shape[0] % mesh.size == 0 and leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
     split = NamedSharding(mesh, PartitionSpec(AXIS))
     return jax.tree.map(lambda leaf: split if is_split(leaf) else replicated(mesh), table)
-
-
-def place(values, mesh, shardings=None):
-    """Puts a tree of arrays on devices, lazy arrays block by block; without shardings, a copy on each device."""
-    if mesh is None:
-        return jax.device_put(blockwise.placed(values))
-    shardings = replicated(mesh) if shardings is None else shardings
-    if multi_process.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
-        values = jax.tree.map(
-            lambda leaf, to: blockwise.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
-        )
-    return multi_process.put_global(values, shardings)
-
-
-def placement(run, mesh) -> PyTree:
-    """Returns a RunState of shardings for one of arrays or shapes, or None without a mesh."""
-    if mesh is None:
-        return None
-    everywhere = lambda leaf: replicated(mesh)
-    window = lambda leaf: _of_window(mesh, leaf)
-    return run._replace(
-        params=jax.tree.map(everywhere, run.params),
-        stats=jax.tree.map(everywhere, run.stats),
-        state=jax.tree.map(window, run.state),
-        table=table_placement(run.table, mesh),
-        observers=jax.tree.map(window, run.observers),
-        round=everywhere(run.round),
-        key=everywhere(run.key),
-    )

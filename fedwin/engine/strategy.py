@@ -13,6 +13,8 @@ from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
 from fedwin.registry import Registry, parse
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt, one_of
+from fedwin.residence import blockwise
+from fedwin.residence.blockwise import Lazy
 from fedwin.tree import PyTree
 
 STRATEGIES = Registry("strategy")
@@ -47,8 +49,13 @@ class Strategy(NamedTuple):
         return inner if self.mesh is None else f"sharded:devices={self.num_devices},k={self.chunk or 0}"
 
     def placement(self, run):
-        """Returns the shardings of a RunState's leaves (see engine.placement)."""
-        return placement.placement(run, self.mesh)
+        """Returns a RunState of shardings for one of arrays or shapes, or None without a mesh."""
+        if self.mesh is None:
+            return None
+        split = lambda state: jax.tree.map(lambda leaf: placement.window_placement(leaf, self.mesh), state)
+        table = placement.table_placement(run.table, self.mesh)
+        whole = jax.tree.map(lambda leaf: placement.replicated(self.mesh), run)
+        return whole._replace(state=split(run.state), table=table, observers=split(run.observers))
 
     def everywhere(self, values):
         """Constrains traced values to be whole on every device of the mesh."""
@@ -63,8 +70,15 @@ class Strategy(NamedTuple):
         return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
 
     def place(self, values, shardings=None):
-        """Puts values on the strategy's devices: by `shardings`, else a copy on each."""
-        return placement.place(values, self.mesh, shardings)
+        """Puts a tree of arrays on the devices, lazy ones block by block: by `shardings`, else a copy on each."""
+        if self.mesh is None:
+            return jax.device_put(blockwise.placed(values))
+        shardings = placement.replicated(self.mesh) if shardings is None else shardings
+        if multi_process.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
+            values = jax.tree.map(
+                lambda leaf, to: blockwise.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
+            )
+        return multi_process.put_global(values, shardings)
 
     @property
     def own_positions(self) -> list[int]:

@@ -82,7 +82,7 @@ class OffloadedWindows(ClientTable):
     Args:
       table: the client table.
       run: a fresh state, whose offloaded ring buffers are PartialRings.
-      store: (name, layout of a vector, slots) -> record store; None in a process that owns none.
+      store: (name, layout of a vector, slots) -> record store, or None in a process that owns none.
       place: (values, shardings or None) -> values on the devices, those of process 0.
       placement: state -> shardings of its leaves, or None.
     """
@@ -91,7 +91,7 @@ class OffloadedWindows(ClientTable):
         self,
         table: ClientTable,
         run: PyTree,
-        store: Callable[[str, RecordLayout, int], RecordStore] | None,
+        store: Callable[[str, RecordLayout, int], RecordStore | None],
         place: Callable[[PyTree, PyTree], PyTree],
         placement: Callable[[PyTree], PyTree],
     ):
@@ -105,30 +105,22 @@ class OffloadedWindows(ClientTable):
 
     def load(self, run, cohort: Cohort, rounds: int):
         run, slots = self.table.load(run, cohort, rounds)
-        self._count, before = rounds, {name: node.ring for name, node in windows_of(run).items()}
-        if self.models is not None:
-            ring, placement = self.models.load(int(run.round), cohort, rounds), self.placement(run)
-            run = with_old_models(run, self.place(ring, placement and placement.state.own))
-        if not self.rings:
-            return run, slots
-
-        def loaded(name, node):
-            return self.rings[name].load(int(node.count), self._count) if name in self.rings else node.ring
-
-        run = with_rings(run, loaded)
-        placement = self.placement(run)
+        self._count, placement = rounds, self.placement(run)
         shardings = {} if placement is None else {name: node.ring for name, node in windows_of(placement).items()}
 
-        def on_devices(name, node):
-            if name not in self.rings:
+        def loaded(name, node):
+            if (offloaded := self.rings.get(name)) is None:
                 return node.ring
-            ring = self.place(node.ring, shardings.get(name))
-            self.rings[name].reuse(node.ring.earlier, ring.earlier)
-            sharding = shardings[name].earlier if name in shardings else None
-            entered = self.rings[name].entered_buffer(before[name].entered, sharding)
+            host, sharding = offloaded.load(int(node.count), rounds), shardings.get(name)
+            ring = self.place(host, sharding and dataclasses.replace(sharding, entered=()))
+            offloaded.reuse(host.earlier, ring.earlier)
+            entered = offloaded.entered_buffer(node.ring.entered, sharding and sharding.entered)
             return dataclasses.replace(ring, entered=entered)
 
-        return with_rings(run, on_devices), slots
+        if self.models is not None:
+            ring = self.models.load(int(run.round), cohort, rounds)
+            run = with_old_models(run, self.place(ring, placement and placement.state.own))
+        return with_rings(run, loaded), slots
 
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
         self.table.prefetch(cohort, rounds)
@@ -153,9 +145,6 @@ class OffloadedWindows(ClientTable):
 
     def checkpoint_form(self, run):
         return self.table.checkpoint_form(without_vectors(run))
-
-    def template(self, run, leaves):
-        return self.table.template(without_vectors(run), leaves)
 
     def restore(self, saved, run):
         fresh = {name: node.ring for name, node in windows_of(run).items()}
@@ -194,14 +183,13 @@ def client_table_of(table: ClientTable) -> ClientTable:
 class OffloadedRing:
     """A ring buffer in a record store; in a process without one, it takes part in the exchanges alone."""
 
-    def __init__(self, name: str, like: PartialRing, store: Callable[[str, RecordLayout, int], RecordStore] | None):
+    def __init__(self, name: str, like: PartialRing, store: Callable[[str, RecordLayout, int], RecordStore | None]):
         self.name, self.slots, self.ages, self.rounds = name, like.slots, like.ages, like.rounds
         room, size = like.earlier.shape
         empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         self.like = dataclasses.replace(like, entered=empty(like.entered), earlier=empty(like.earlier))
         layout = record_layout(jax.ShapeDtypeStruct((size,), like.dtype))
-        own = None if store is None else store(f"{name}.ring", layout, self.slots)
-        self.offload = Offload(own, layout, room)
+        self.offload = Offload(store(f"{name}.ring", layout, self.slots), layout, room)
         # Two buffers for vectors that are pushed: one is written back while the next dispatch fills the other.
         self._spare: jax.Array | None = None
         self._written: jax.Array | None = None
@@ -274,12 +262,11 @@ class OffloadedRing:
 class OffloadedModels:
     """The old models of an asynchronous run in a record store, which begins with that of round 0."""
 
-    def __init__(self, like: OldModels, store: Callable[[str, RecordLayout, int], RecordStore] | None):
+    def __init__(self, like: OldModels, store: Callable[[str, RecordLayout, int], RecordStore | None]):
         leaves, self._structure = jax.tree.flatten(like.models)
         self.length, self._base, self._like = len(like.place), 0, dataclasses.replace(like, models=())
         layout = record_layout(jax.eval_shape(lambda models: tree.map(lambda leaf: leaf[0], models), like.models))
-        own = None if store is None else store(OLD_MODELS.rstrip("."), layout, self.length)
-        self.offload = Offload(own, layout, len(leaves[0]))
+        self.offload = Offload(store(OLD_MODELS.rstrip("."), layout, self.length), layout, len(leaves[0]))
         self.offload.restore(None, np.zeros(1, np.int64), lambda some: [np.asarray(leaf[:1]) for leaf in leaves])
 
     def _entering(self, rounds: int) -> np.ndarray:

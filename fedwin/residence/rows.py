@@ -14,7 +14,7 @@ from fedwin import jax_config, multi_process, tree
 from fedwin.core import Algorithm, Cohort
 from fedwin.residence.blockwise import AnyArray, set_rows
 from fedwin.residence.offload import Offload
-from fedwin.residence.saved import SavedTable, check_num_clients, table_template
+from fedwin.residence.saved import SavedTable, check_num_clients
 from fedwin.residence.store import Records, RecordStore, record_layout, snapshot_of
 from fedwin.tree import PyTree
 
@@ -63,10 +63,6 @@ class ClientTable:
     def checkpoint_form(self, run: PyTree) -> PyTree:
         """Returns a fresh state with a SavedTable."""
         raise NotImplementedError
-
-    def template(self, run: PyTree, leaves: dict[str, AnyArray]) -> PyTree:
-        """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return table_template(run, leaves)
 
     def restore(self, saved: PyTree, run: PyTree) -> PyTree:
         """Stores the rows of a checkpoint.
@@ -126,7 +122,8 @@ class OffloadedTable(ClientTable):
     Args:
       store: the record store, whose layout is that of a row; None in a process that owns none and takes part in the
         exchanges alone.
-      place: (table of host arrays, state) -> table on the devices, that of process 0.
+      place: (values, shardings or None) -> values on the devices, those of process 0.
+      placement: state -> shardings of its leaves, or None.
     """
 
     def __init__(
@@ -135,10 +132,11 @@ class OffloadedTable(ClientTable):
         initial: "InitialRows",
         num_clients: int,
         slots: int,
-        place: Callable[[PyTree, PyTree], PyTree] = lambda table, run: table,
+        place: Callable[[PyTree, PyTree], PyTree],
+        placement: Callable[[PyTree], PyTree],
     ):
         super().__init__(num_clients, slots)
-        self.initial, self.place = initial, place
+        self.initial, self.place, self.placement = initial, place, placement
         self._offload = Offload(store, initial.layout, slots)
         self._loaded = np.zeros(0, np.int64)
 
@@ -152,7 +150,9 @@ class OffloadedTable(ClientTable):
         self.initial.write(clients[new], rows, new)
         for leaf in rows:  # padding reads the last slot
             leaf[len(clients) :][-1:] = leaf[:1]
-        return run._replace(table=self.place(self.initial.tree(rows), run)), slots_of(cohort, clients, self.slots)
+        placement = self.placement(run)
+        table = self.place(self.initial.tree(rows), placement and placement.table)
+        return run._replace(table=table), slots_of(cohort, clients, self.slots)
 
     def write_back(self, run) -> None:
         # Views: this table is not donated, `load` puts another in its place.

@@ -16,7 +16,7 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -83,10 +83,6 @@ class Reference:
 
     index: str
     total: int
-
-    def json(self) -> dict[str, Any]:
-        """The attributes, JSON data."""
-        return dataclasses.asdict(self)
 
 
 class Snapshot:

@@ -109,7 +109,7 @@ class Checkpoints:
             "round": round,
             "empty": _shapes(empty),
             "large": _shapes(large),
-            "references": {name: reference.json() for name, reference in references.items()},
+            "references": {name: dataclasses.asdict(reference) for name, reference in references.items()},
             **json_value(extra),
         }
         about["checksum"] = checksum(arrays, about)

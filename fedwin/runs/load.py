@@ -281,7 +281,7 @@ def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
         check_num_clients(saved.table, clients)
         return _placed(saved._replace(table=()))._replace(table=saved.table)
     rows = DeviceTable(clients)
-    return _placed(rows.restore(from_leaves(leaves, rows.template(run, leaves)), run))
+    return _placed(rows.restore(from_leaves(leaves, table_template(run, leaves)), run))
 
 
 def _placed(run: engine.RunState) -> engine.RunState:

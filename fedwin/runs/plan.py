@@ -15,13 +15,12 @@ from fedwin.engine.communication import stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES
-from fedwin.residence.examples import TrainingExamples, example_memory, should_stream
+from fedwin.residence.examples import example_memory, should_stream
 from fedwin.residence.rings import max_earlier, old_models_of, windows_of
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
-from fedwin.runs.schedule import Schedule
 from fedwin.tree import PyTree
 from fedwin.window import PartialRing
 
@@ -164,10 +163,6 @@ class RunPlan:
     def num_vmapped(self) -> int:
         """Length of the vmapped axis of seeds; 1: none."""
         return max(len(group) for group in self.groups)
-
-    def schedule(self, examples: TrainingExamples) -> Schedule:
-        """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        return self.prepared.schedule.within(examples.rounds, self.windows.rounds)
 
     def slots(self, rounds: int) -> int:
         """Returns the number of rows of the table in the state, for dispatches of at most `rounds` rounds."""

@@ -1,9 +1,8 @@
-"""Program: compiled functions and device data that all seeds of a run share, client tables, and starting states."""
+"""Program: compiled functions and device data that all seeds of a run share, and their client tables."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +15,14 @@ from fedwin.engine import evaluate
 from fedwin.engine.placement import AXIS, table_placement
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
-from fedwin.residence.rings import OffloadedWindows, client_table_of
+from fedwin.residence.rings import OffloadedWindows
 from fedwin.residence.rows import ClientTable, DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
-from fedwin.residence.saved import ROWS, has_all_clients, ring_folder
+from fedwin.residence.saved import ROWS, ring_folder
 from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore
-from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
-from fedwin.runs.metrics_log import MetricsLog
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.plan import RunPlan
 from fedwin.runs.prepare import seed_keys
 from fedwin.runs.schedule import Schedule
-from fedwin.runs.start import fork_round, forked
 from fedwin.tree import PyTree
 
 # Bytes of initial client rows that are computed at a time, if rows are in a file.
@@ -107,7 +104,13 @@ class Program:
 
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        return dataclasses.replace(self.plan.schedule(examples), ends_at_evaluations=self.may_stop)
+        schedule = self.prepared.schedule
+        return dataclasses.replace(
+            schedule,
+            rounds_per_dispatch=examples.rounds or schedule.rounds_per_dispatch,
+            window_rounds=self.plan.windows.rounds,
+            ends_at_evaluations=self.may_stop,
+        )
 
     def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
         """Returns a fresh state with initial rows of the first `slots` clients in its table, sharded as in training."""
@@ -125,40 +128,29 @@ class Program:
           slots: rows of the table in the state.
           checkpoints: of the seed; process 0 puts files of rows and windows next to them.
         """
-        table = self._client_table(seed, run, slots, checkpoints)
+        clients, strategy = self.prepared.setting.num_clients, self.strategy
+
+        def store(kind: str, folder: str, layout: RecordLayout, count: int) -> RecordStore | None:
+            if not multi_process.is_first():
+                return None
+            if kind == "host":
+                return MemoryStore(layout, count)
+            return FileStore(checkpoints.directory / folder, layout, count, checkpoints.rounds)
+
+        def place(values, shardings):
+            return strategy.place(multi_process.broadcast_arrays(values), shardings)
+
+        table: ClientTable = DeviceTable(clients)
+        if self.plan.table != "device":
+            algorithm, key = self.prepared.algorithm, seed_keys(seed)["init"]
+            at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row_shapes(algorithm, run.params))))
+            first = InitialRows(algorithm, run.params, key, at_a_time)
+            own = store(self.plan.table, ROWS, first.layout, clients)
+            table = OffloadedTable(own, first, clients, slots, place, strategy.placement)
         if self.plan.windows.rounds is None:
             return table
-
-        def place(ring, sharding):
-            return self.strategy.place(multi_process.broadcast_arrays(ring), sharding)
-
-        def store(name: str, layout: RecordLayout, slots: int) -> RecordStore:
-            if self.plan.windows.kind == "host":
-                return MemoryStore(layout, slots)
-            return FileStore(checkpoints.directory / ring_folder(name), layout, slots, checkpoints.rounds)
-
-        own = store if multi_process.is_first() else None
-        return OffloadedWindows(table, run, own, place, self.strategy.placement)
-
-    def _client_table(self, seed: int, run: engine.RunState, slots: int, checkpoints: Checkpoints) -> ClientTable:
-        clients, strategy = self.prepared.setting.num_clients, self.strategy
-        algorithm, key = self.prepared.algorithm, seed_keys(seed)["init"]
-        if self.plan.table == "device":
-            return DeviceTable(clients)
-
-        def place(table, run):
-            table = multi_process.broadcast_arrays(table)
-            return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
-
-        row = row_shapes(algorithm, run.params)
-        at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row)))
-        first = InitialRows(algorithm, run.params, key, at_a_time)
-        store: RecordStore | None = None
-        if multi_process.is_first() and self.plan.table == "host":
-            store = MemoryStore(first.layout, clients)
-        elif multi_process.is_first():
-            store = FileStore(checkpoints.directory / ROWS, first.layout, clients, checkpoints.rounds)
-        return OffloadedTable(store, first, clients, slots, place)
+        ring_store = lambda name, *of: store(self.plan.windows.kind, ring_folder(name), *of)
+        return OffloadedWindows(table, run, ring_store, place, strategy.placement)
 
 
 def partitions_differ(federations: Mapping[int, Federation]) -> bool:
@@ -182,88 +174,3 @@ def _batch_sharding(strategy: Strategy) -> jax.sharding.NamedSharding | None:
     if strategy.mesh is None:
         return None
     return jax.sharding.NamedSharding(strategy.mesh, jax.sharding.PartitionSpec(AXIS))
-
-
-class StartingState(NamedTuple):
-    """A state to train from.
-
-    Attributes:
-      run: the state, not placed on devices.
-      extra: JSON data of the checkpoint that it was restored from, or the counts that a fork continues; {} of a fresh
-        state, which every process computes from the seed.
-      resumed: whether it was restored from a checkpoint of this run.
-    """
-
-    run: engine.RunState
-    extra: Extra
-    resumed: bool = False
-
-
-def starting_state(
-    program: Program,
-    seed: int,
-    rows: ClientTable,
-    checkpoints: Checkpoints,
-    metrics_log: MetricsLog | None,
-    fresh: engine.RunState,
-    say: Callable[[str], None],
-) -> StartingState:
-    """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
-
-    Args:
-      metrics_log: file of evaluations; None in a process that does not write.
-      fresh: its state before the first round; one row of its table is enough.
-
-    Raises:
-      UserError: there are checkpoints and none can be used, or --fork_from does not fit.
-    """
-    if multi_process.count() > 1:
-        fresh = _with_all_slots(program, seed, rows, fresh)
-    start = multi_process.run_on_all(lambda: _local_start(program, seed, rows, checkpoints, metrics_log, fresh, say))
-    if multi_process.count() == 1:
-        return start
-    extra, resumed = multi_process.broadcast_object(start[1:])
-    if not extra:
-        return start
-    # Rows that are not on the devices stay in process 0.
-    with_rows = isinstance(client_table_of(rows), DeviceTable)
-    run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
-    return StartingState(run if with_rows else run._replace(table=fresh.table), extra, resumed)
-
-
-def _with_all_slots(program: Program, seed: int, rows: ClientTable, fresh: engine.RunState) -> engine.RunState:
-    """Returns a fresh state whose table has as many rows as in a dispatch."""
-    lengths = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
-    return fresh if lengths[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
-
-
-def _local_start(
-    program: Program,
-    seed: int,
-    rows: ClientTable,
-    checkpoints: Checkpoints,
-    metrics_log: MetricsLog | None,
-    fresh: engine.RunState,
-    say: Callable[[str], None],
-) -> StartingState:
-    """Returns the state that this process would start from; see `starting_state`."""
-    prepared, config = program.prepared, program.prepared.config
-    if metrics_log is None:
-        return StartingState(fresh, {})
-    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), [seed], fork_round(config))
-    if saved is not None:
-        leaves, extra = saved
-        if not has_all_clients(leaves, rows.num_clients):
-            fresh = _with_all_slots(program, seed, rows, fresh)
-        run = rows.restore(from_leaves(leaves, rows.template(fresh, leaves)), fresh)
-        start = StartingState(run, extra, resumed=True)
-        if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
-            say(f"seed {seed}: resuming after round {int(run.round)}")
-    elif config.fork_from:
-        start = StartingState(*forked(config, seed, fresh, rows, prepared.start, say))
-    else:
-        start = StartingState(_with_all_slots(program, seed, rows, fresh), {})
-        if prepared.initial:
-            say(f"seed {seed}: starts with {prepared.initial[seed]}")
-    metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
-    return start

@@ -122,11 +122,6 @@ class Schedule:
         """Maximum number of rounds of any dispatch."""
         return min(self.rounds_per_dispatch, self.window_rounds or self.rounds_per_dispatch)
 
-    def within(self, rounds: int | None, window_rounds: int | None) -> "Schedule":
-        """Returns the schedule with dispatches padded to at most `rounds` rounds, and cut to `window_rounds`."""
-        longest = self.rounds_per_dispatch if rounds is None else rounds
-        return dataclasses.replace(self, rounds_per_dispatch=longest, window_rounds=window_rounds)
-
 
 class CohortSource(Protocol):
     """The cohorts of a run: a CohortSchedule, or the GroupCohorts of vmapped seeds."""

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,16 @@ from fedwin import engine, multi_process, tree
 from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Store, buckets_below
 from fedwin.residence.examples import ResidentExamples
+from fedwin.residence.rings import client_table_of, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
+from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
 from fedwin.runs.journal import Journal, progress_note
 from fedwin.runs.metrics_log import MetricsLog
-from fedwin.runs.program import Program, StartingState, starting_state
+from fedwin.runs.program import Program
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
-from fedwin.runs.start import fork_round
+from fedwin.runs.start import fork_round, forked
 from fedwin.runs.train import Parts, train
 from fedwin.tree import PyTree
 
@@ -30,6 +32,21 @@ from fedwin.tree import PyTree
 def seeds_label(seeds: Sequence[int]) -> str:
     """Returns the name of a group of seeds in progress lines: 'seed 3', 'seeds 0,1,2'."""
     return f"{'seed' if len(seeds) == 1 else 'seeds'} {','.join(map(str, seeds))}"
+
+
+class StartingState(NamedTuple):
+    """A state to train from.
+
+    Attributes:
+      run: the state, not placed on devices.
+      extra: JSON data of the checkpoint that it was restored from, or the counts that a fork continues; {} of a fresh
+        state, which every process computes from the seed.
+      resumed: whether it was restored from a checkpoint of this run.
+    """
+
+    run: engine.RunState
+    extra: Extra
+    resumed: bool = False
 
 
 class SeedRunner:
@@ -108,7 +125,60 @@ class SeedRunner:
         described = 1 if plan.table == "device" else slots
         run = program.prepared.start(seed, described, window_rounds=schedule.window_rounds)
         rows = closing.enter_context(contextlib.closing(program.rows(seed, run, slots, checkpoints)))
-        return starting_state(program, seed, rows, checkpoints, self.metrics_log, run, self.say), rows
+        return self._same_in_all(seed, rows, checkpoints, run), rows
+
+    def _same_in_all(
+        self, seed: int, rows: ClientTable, checkpoints: Checkpoints, fresh: engine.RunState
+    ) -> StartingState:
+        """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
+
+        Args:
+          fresh: its state before the first round; one row of its table is enough.
+
+        Raises:
+          UserError: there are checkpoints and none can be used, or --fork_from does not fit.
+        """
+        if multi_process.count() == 1:
+            return self._in_this_process(seed, rows, checkpoints, fresh)
+        fresh = self._with_all_slots(seed, rows, fresh)
+        start = multi_process.run_on_all(lambda: self._in_this_process(seed, rows, checkpoints, fresh))
+        extra, resumed = multi_process.broadcast_object(start[1:])
+        if not extra:
+            return start
+        # Rows that are not on the devices stay in process 0.
+        with_rows = isinstance(client_table_of(rows), DeviceTable)
+        run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
+        return StartingState(run if with_rows else run._replace(table=fresh.table), extra, resumed)
+
+    def _in_this_process(
+        self, seed: int, rows: ClientTable, checkpoints: Checkpoints, fresh: engine.RunState
+    ) -> StartingState:
+        prepared, config = self.program.prepared, self.program.prepared.config
+        if self.metrics_log is None:
+            return StartingState(fresh, {})
+        lines = self.metrics_log.lines(seed)
+        saved = newest_checkpoint(checkpoints, prepared.schedule, lines, [seed], fork_round(config))
+        if saved is not None:
+            leaves, extra = saved
+            if not has_all_clients(leaves, rows.num_clients):
+                fresh = self._with_all_slots(seed, rows, fresh)
+            run = rows.restore(from_leaves(leaves, table_template(without_vectors(fresh), leaves)), fresh)
+            start = StartingState(run, extra, resumed=True)
+            if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
+                self.say(f"seed {seed}: resuming after round {int(run.round)}")
+        elif config.fork_from:
+            start = StartingState(*forked(config, seed, fresh, rows, prepared.start, self.say))
+        else:
+            start = StartingState(self._with_all_slots(seed, rows, fresh), {})
+            if prepared.initial:
+                self.say(f"seed {seed}: starts with {prepared.initial[seed]}")
+        self.metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
+        return start
+
+    def _with_all_slots(self, seed: int, rows: ClientTable, fresh: engine.RunState) -> engine.RunState:
+        """Returns a fresh state whose table has as many rows as in a dispatch."""
+        lengths = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
+        return fresh if lengths[:1] in ([], [rows.slots]) else self.program.with_table(seed, fresh, rows.slots)
 
     def _journal(
         self,

@@ -21,7 +21,7 @@ from fedwin.registry import parse
 from fedwin.residence.blockwise import Lazy, placed
 from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
-from fedwin.residence.saved import has_all_clients
+from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import (
     Checkpoints,
@@ -343,7 +343,7 @@ def forked(
 
     def continued(run: engine.RunState) -> engine.RunState:
         own = fork.leaves(rows.checkpoint_form(run))
-        return from_leaves(own, rows.template(run, own))
+        return from_leaves(own, table_template(without_vectors(run), own))
 
     first = continued(run)
     replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved, rows.num_clients)

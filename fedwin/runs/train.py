@@ -216,16 +216,14 @@ class Progress:
             self._bar = None
 
 
-def train(
-    run: engine.RunState, parts: Parts, journal: Journal, label: str | None, completed: int
-) -> tuple[engine.RunState, int]:
-    """Trains to the last round, or until every seed has ended; returns the state and the number of dispatches.
+def train(run: engine.RunState, parts: Parts, journal: Journal, label: str | None, completed: int) -> None:
+    """Trains to the last round, or until every seed has ended.
 
     Args:
       run: a placed state (donated), of one seed or of several vmapped ones, after `completed` rounds.
       label: start of progress lines; None shows no progress.
     """
-    schedule, dispatches = parts.cohorts.schedule, 0
+    schedule, is_first = parts.cohorts.schedule, True
     driver = Driver(run, parts)
     del run  # the driver alone holds the state, so that its client rows are freed when others replace them
     with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
@@ -237,12 +235,12 @@ def train(
             if end < schedule.num_rounds:
                 # Before the launch, because not every backend returns from that at once.
                 driver.prefetch(end, following)
-            if dispatches:  # the first dispatch compiles for an unknown time; a signal need not wait for it
+            if not is_first:  # the first dispatch compiles for an unknown time; a signal need not wait for it
                 journal.mark_unsaved()
             outcome, rounds = driver.execute(), end - completed
             journal.add_time(rounds, outcome.seconds, outcome.compiling)
             length.add(rounds, outcome.seconds - outcome.compiling)
-            dispatches += 1
+            is_first = False
             journal.mark_unsaved()
             clients = parts.evaluate_clients(driver.run) if schedule.clients_evaluated(end) else None
             measured = outcome.metrics, outcome.evaluations, outcome.flags
@@ -253,4 +251,3 @@ def train(
             if schedule.checkpointed(completed) and not journal.ended:
                 journal.save(completed, driver.run)
             journal.end_if_interrupted(completed, driver.run)
-    return driver.run, dispatches
