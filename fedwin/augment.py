@@ -170,8 +170,6 @@ def train_preparation(mean, std, augmentation: Augmentation = NONE) -> Callable:
     """
 
     def prepare(batch, key):
-        if augmentation.needs_images and batch["x"].ndim != 4:
-            raise UserError(f"augmentation '{augmentation.name}' needs images [B, H, W, C]; this data set has none.")
         return batch | {"x": _normalize(augmentation.train(batch["x"], key), mean, std)}
 
     return prepare

@@ -36,6 +36,8 @@ class StorageError(OSError):
 
 def describe(error: BaseException) -> str:
     """Returns an exception in one line, with the file and line of the user's code that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__} in {error.filename}:{error.lineno}: {error.msg}."
     frames = list(traceback.extract_tb(error.__traceback__))
     # The last frame of the user's code; frames of this package, of installed ones and of Python may come after it.
     libraries = (str(pathlib.Path(__file__).parent), sys.prefix, sys.base_prefix, "<")

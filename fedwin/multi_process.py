@@ -106,14 +106,9 @@ def check_devices() -> None:
 
 
 def put_global(values, shardings):
-    """Puts values that all processes hold on the devices of all processes, without communication.
+    """Puts a tree of arrays, equal in all processes, on the devices of all, without communication.
 
-    Args:
-      values: tree of arrays, equal in all processes.
-      shardings: a tree like `values`, or one sharding for all leaves.
-
-    Returns:
-      The tree as global arrays.
+    `shardings` are a tree like `values`, or one for all leaves.
     """
     if count() == 1:
         return jax.device_put(values, shardings)

@@ -121,7 +121,7 @@ def _load_entry_points() -> dict[str, str]:
                 loaded()
             hashes[point.name] = _hash_of(sys.modules[point.module])
         except Exception as error:  # user code may raise anything
-            warnings.warn(f"the plug-in {point.name} ({point.value}) is left out: {_describe(error)}", stacklevel=2)
+            warnings.warn(f"the plug-in {point.name} ({point.value}) is left out: {describe(error)}", stacklevel=2)
     return hashes
 
 
@@ -201,14 +201,7 @@ def _guarded(text: str, top: str) -> Iterator[None]:
         for name in sys.modules.keys() - modules:
             if name in registering or name.partition(".")[0] == top:
                 del sys.modules[name]
-        raise UserError(f"import={text}: {_describe(error)}") from error
-
-
-def _describe(error: BaseException) -> str:
-    """Returns an exception in one line, with the file and line of the user's code that raised it."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__} in {error.filename}:{error.lineno}: {error.msg}."
-    return describe(error)
+        raise UserError(f"import={text}: {describe(error)}") from error
 
 
 def _source(module: types.ModuleType) -> pathlib.Path | None:

@@ -27,9 +27,6 @@ def exponential(lr0: float, decay: float = 0.0):
       lr0: rate of round 0.
       decay: in [0, 1).
 
-    Returns:
-      int32 [] -> float [].
-
     Example:
       >>> round(float(exponential(0.1, decay=0.5)(2)), 4)
       0.025
@@ -45,9 +42,6 @@ def cosine(lr0: float, num_rounds: int):
     Args:
       lr0: rate of round 0.
       num_rounds: T.
-
-    Returns:
-      int32 [] -> float [].
 
     Example:
       >>> [round(float(cosine(0.1, num_rounds=4)(t)), 4) for t in range(4)]
@@ -70,9 +64,6 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
       lr0: rate of round 0.
       num_rounds: T.
       share: of the rounds in which the rate falls, in (0, 1].
-
-    Returns:
-      int32 [] -> float [].
 
     Example:
       >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]

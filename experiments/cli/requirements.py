@@ -77,7 +77,7 @@ def show(config: Config) -> float:
     rooms = [("total", memory.parts, host)]
     if device is not None:
         rooms = [("each device", memory.device, device), ("main memory", memory.host, host)]
-    of = lambda free: "" if free is None else f" of {free / _MB:,.0f} MB that are available"
+    of = lambda free: f" of {free / _MB:,.0f} MB that are available"
     used = ", ".join(f"{name} {sum(parts.values()) / _MB:,.0f} MB{of(free)}" for name, parts, free in rooms)
     files = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in memory.disk.items())
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"

@@ -65,8 +65,9 @@ class Dispatch:
         self._compiled: jax.stages.Wrapped | None = None
 
     def _measure(self, run: RunState, test):
-        models = read_out(self.algorithm, self.observers, run) if self.probe else {}
-        return self.probe(models, self.seen(test, run.round, run.key)) if self.probe else ()
+        if self.probe is None:
+            return ()
+        return self.probe(read_out(self.algorithm, self.observers, run), self.seen(test, run.round, run.key))
 
     def rounds(self, run: RunState, store: Store | ShardedStore, cohorts: Cohort, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
@@ -137,15 +138,13 @@ class Dispatch:
         if self._compiled is None:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled again.
             mesh = self.strategy.mesh
-            placed: dict[str, PyTree] = {}
-            if mesh is not None:
-                placed["out_shardings"] = (self.strategy.placement(run), replicated(mesh), replicated(mesh))
+            placed = None if mesh is None else (self.strategy.placement(run), replicated(mesh), replicated(mesh))
             self._compiled = jax.jit(
                 self.rounds,
                 donate_argnums=0,
                 static_argnames="n_max",
+                out_shardings=placed,
                 compiler_options=self.compiler_options or jax_config.compiler_options(),
-                **placed,
             )
         return self._compiled
 

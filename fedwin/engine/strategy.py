@@ -101,15 +101,13 @@ class Strategy(NamedTuple):
 
     def jit(self, function):
         """Returns a jitted function whose results are whole on every device, so that every process can read them."""
-        options = jax_config.compiler_options()
-        if self.mesh is None:
-            return jax.jit(function, compiler_options=options)
 
         def traced(*args):
             with self.mesh_context():
                 return function(*args)
 
-        return jax.jit(traced, out_shardings=placement.replicated(self.mesh), compiler_options=options)
+        whole = None if self.mesh is None else placement.replicated(self.mesh)
+        return jax.jit(traced, out_shardings=whole, compiler_options=jax_config.compiler_options())
 
 
 def make_mesh(devices: int | None = None):

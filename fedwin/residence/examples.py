@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedwin import tree
 from fedwin.core import Cohort
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.federation import Federation, ShardedStore, Store, client_weights, make_store
@@ -27,11 +26,11 @@ class TrainingExamples:
     """Training examples of a run, placed on its devices.
 
     Attributes:
-      rounds: upper bound on the rounds of a dispatch; None = no bound.
+      rounds: upper bound on the rounds of a dispatch.
       waited: seconds spent waiting for examples so far.
     """
 
-    rounds: int | None = None
+    rounds: int
     waited = 0.0
 
     def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
@@ -73,6 +72,7 @@ class ResidentExamples(TrainingExamples):
 
     Args:
       federation: the clients and their examples.
+      rounds: upper bound on the rounds of a dispatch.
       place: Store of host arrays -> Store on the devices.
       examples: placed examples that another seed of the run has, or None.
 
@@ -80,8 +80,8 @@ class ResidentExamples(TrainingExamples):
       store: the placed Store.
     """
 
-    def __init__(self, federation: Federation, place: Callable, examples=None):
-        store = federation.store()
+    def __init__(self, federation: Federation, rounds: int, place: Callable, examples=None):
+        self.rounds, store = rounds, federation.store()
         placed = place(store.examples) if examples is None else examples
         self.store = place(store._replace(examples={}))._replace(examples=placed)
 
@@ -211,19 +211,6 @@ def _name(cohort: Cohort) -> tuple[bytes, bytes]:
     return cohort.ids.tobytes(), cohort.present.tobytes()
 
 
-def example_memory(
-    federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int
-) -> tuple[int, int]:
-    """Returns (bytes of the examples on one device, bound on the rounds of a dispatch); arguments of make_examples."""
-    if not should_stream(federation, choice):
-        return tree.nbytes(federation.shapes()), rounds
-    examples = make_examples(federation, choice, strategy, clients_per_round, rounds)
-    examples.close()
-    assert isinstance(examples, StreamedExamples)
-    # The dispatch that is trained on, and the next one.
-    return 2 * examples.capacities[0] * examples.example_bytes, examples.rounds or rounds
-
-
 def make_examples(
     federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None
 ) -> TrainingExamples:
@@ -235,7 +222,7 @@ def make_examples(
       shared: placed examples that another seed of the run has, or None.
     """
     if not should_stream(federation, choice):
-        return ResidentExamples(federation, strategy.place, shared)
+        return ResidentExamples(federation, rounds, strategy.place, shared)
     # CPU devices have one memory.
     copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
     width = strategy.multiple(clients_per_round)

@@ -184,7 +184,7 @@ class OffloadedTable(ClientTable):
         self._offload.close()
 
 
-def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int | None]) -> str:
+def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int]) -> str:
     """Returns which kind of table a run has: 'device', 'host' or 'file'.
 
     Args:
@@ -193,7 +193,7 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
       num_clients: K.
       choice: one of these, or 'auto': the host where the table is larger than HOST_TABLE_BYTES, a file where the rows
         of those who take part would fill the host's memory.
-      room: (upper bound on the number of clients that take part, bytes of main memory or None).
+      room: (upper bound on the number of clients that take part, bytes of main memory).
     """
     size = tree.nbytes(row_shapes(algorithm, params))
     if not size:
@@ -203,7 +203,7 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
     if size * num_clients <= HOST_TABLE_BYTES:
         return "device"
     participants, memory = room
-    return "file" if memory is not None and size * participants > HOST_SHARE * memory else "host"
+    return "file" if size * participants > HOST_SHARE * memory else "host"
 
 
 def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> PyTree:

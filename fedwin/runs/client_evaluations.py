@@ -19,7 +19,7 @@ from fedwin.engine.client_evaluation import PERSONAL, PLAIN, ClientProbe, Evalua
 from fedwin.errors import UserError
 from fedwin.files import digest_of, read_bytes
 from fedwin.local import Batches
-from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
+from fedwin.residence.examples import ResidentExamples, TrainingExamples
 from fedwin.runs.journal import ClientEvaluation
 from fedwin.runs.metrics_log import client_file, read_lines
 from fedwin.runs.program import Program
@@ -114,20 +114,13 @@ class ClientEvaluations:
 
     def _opened(self, seed: int, closing: contextlib.ExitStack) -> dict[str, tuple[TrainingExamples, Any]]:
         """Returns name -> (evaluation examples, training examples) of a seed, opened on first use."""
-        program, config = self.program, self.program.prepared.config
+        program = self.program
         training: Any = closing.enter_context(contextlib.closing(program.examples(seed)))
         found = {}
         for name, clients in self.evaluated[seed].items():
             held_out = clients.federation.dataset is program.prepared.dataset
             shared = training.store.examples if held_out and isinstance(training, ResidentExamples) else None
-            examples = make_examples(
-                clients.federation,
-                config.examples,
-                program.strategy,
-                program.prepared.setting.sampling.largest,
-                config.rounds_per_dispatch,
-                shared,
-            )
+            examples = program.plan.examples(clients.federation, shared)
             closing.enter_context(contextlib.closing(examples))
             found[name] = examples, training if name == "seen" and program.prepared.personalizers else None
         return found
@@ -148,8 +141,7 @@ class ClientEvaluations:
         """Evaluates models on clients, block by block; leaves of the results are [n, M]."""
         sizes = clients.federation.sizes[clients.ids]
         sources = [source for source in (examples, training) if source is not None]
-        bounds = [source.rounds for source in sources if source.rounds]
-        rounds = min([self.program.prepared.config.rounds_per_dispatch, *bounds])
+        rounds = min(source.rounds for source in sources)
         parts, order = blocks(clients.ids, sizes, self.width, rounds, self.program.strategy.num_devices)
         computed = []
         for number, cohort in enumerate(parts):

@@ -407,7 +407,7 @@ def finished_summary(config: Config) -> Json | None:
         return None
     if config_file.identity.imports != plugins.load(config.imports):
         return None
-    return _read_summary(directory, config.seeds)
+    return verified_summary(directory)
 
 
 def verified_summary(directory: str | os.PathLike) -> Json:
@@ -417,15 +417,9 @@ def verified_summary(directory: str | os.PathLike) -> Json:
       UserError: the run is not finished, or config.json or summary.json has been altered.
     """
     directory = pathlib.Path(directory)
-    seeds = read_config(directory).config["seeds"]
-    if not (directory / "summary.json").exists():
+    seeds, path = read_config(directory).config["seeds"], directory / "summary.json"
+    if not path.exists():
         raise UserError(f"{directory} has no summary.json: the run is not finished; the same command resumes it.")
-    return _read_summary(directory, seeds)
-
-
-def _read_summary(directory: pathlib.Path, seeds: list[int]) -> Json:
-    """Returns the summary of a run with these seeds, as `run` returned it."""
-    path = directory / "summary.json"
     try:
         summary = summary_from_json(parse_json(read_verified(directory, path.name)))
         if list(summary["seeds"]) != seeds or not isinstance(summary["over_seeds"], dict):

@@ -21,10 +21,27 @@ from fedwin.runs.metrics_log import Line, MetricsLog
 from fedwin.runs.schedule import Attendance
 from fedwin.wrappers.accounting import Privacy
 
-# Metric name -> Mean, and read-out -> metric -> values; the leading axis of leaves is the rounds of a dispatch [R_max].
-Metrics = Mapping[str, Mean]
-Evaluations = Mapping[str, Mapping[str, np.ndarray]]
 DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may help"
+
+
+class DispatchOutcome(NamedTuple):
+    """The results of a dispatch on the host, and its duration.
+
+    Attributes:
+      metrics: name -> Mean with leading axis [R_max], of vmapped seeds [R_max, seeds].
+      evaluations: read-out -> metric -> values, likewise.
+      flags: which of its rounds were evaluated, bool [R_max].
+      rounds: how many it had, at most R_max.
+      seconds: from taking examples and client rows to writing the rows back.
+      compiling: how much of that was compilation.
+    """
+
+    metrics: Mapping[str, Mean]
+    evaluations: Mapping[str, Mapping[str, np.ndarray]]
+    flags: np.ndarray
+    rounds: int
+    seconds: float = 0.0
+    compiling: float = 0.0
 
 
 class ClientEvaluation(NamedTuple):
@@ -89,12 +106,6 @@ class Journal:
         self.lines: list[Line] = []
         self.saved_round: int | None = None
 
-    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
-        """Adds the duration of a dispatch of `rounds` rounds, and how much of it was compilation."""
-        self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
-        if not compiling:
-            self.steady = (self.steady[0] + rounds, self.steady[1] + seconds)
-
     @property
     def ended(self) -> bool:
         """Whether the seed trains no further: a callback stopped it, or it diverged and `stop`."""
@@ -143,30 +154,22 @@ class Journal:
             self.metrics_log.write(line)
         return self.callbacks is not None and self.callbacks.evaluated(line)
 
-    def record(
-        self,
-        completed: int,
-        metrics: Metrics,
-        evaluations: Evaluations,
-        flags: np.ndarray,
-        count: int,
-        clients: ClientEvaluation | None = None,
-    ) -> np.ndarray:
-        """Writes the evaluations of a dispatch; those after a divergence are left out if `stop`.
+    def record(self, completed: int, outcome: DispatchOutcome, clients: ClientEvaluation | None = None) -> np.ndarray:
+        """Writes the evaluations of a dispatch and adds its time; those after a divergence are left out if `stop`.
 
         A callback that may stop the seed sees the last round of a dispatch: dispatches end at evaluations then.
 
         Args:
           completed: rounds before the dispatch.
-          metrics: name -> Mean with leading axis [R_max].
-          evaluations: read-out -> metric -> values [R_max].
-          flags: which rounds were evaluated, bool [R_max].
-          count: rounds of the dispatch.
           clients: evaluation of the last round on each client's own examples, or None.
 
         Returns:
           The training loss of every round [R_max]; for an empty cohort, that of the round before; NaN without one.
         """
+        metrics, evaluations, flags, count, seconds, compiling = outcome
+        self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
+        if not compiling:
+            self.steady = (self.steady[0] + count, self.steady[1] + seconds)
         with np.errstate(invalid="ignore"):  # an empty cohort's is 0 / 0
             loss = metrics["loss"].value if "loss" in metrics else np.full(len(flags), np.nan)
         empty = np.zeros(count, bool) if self.attendance is None else self.attendance.is_empty(completed, count)

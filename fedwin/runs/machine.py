@@ -56,14 +56,14 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 class Memory(NamedTuple):
-    """Available bytes; None if unknown.
+    """Available bytes.
 
     Attributes:
       host: main memory.
       device: memory of one accelerator; None if the devices are CPUs, which use main memory.
     """
 
-    host: int | None
+    host: int
     device: int | None = None
 
 

@@ -15,7 +15,7 @@ from fedwin.engine.communication import stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES
-from fedwin.residence.examples import example_memory, should_stream
+from fedwin.residence.examples import StreamedExamples, TrainingExamples, make_examples, should_stream
 from fedwin.residence.rings import max_earlier, old_models_of, windows_of
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.checkpoint import is_large
@@ -99,9 +99,9 @@ class Requirements:
         """Raises UserError, naming the largest part and a remedy, unless the run's files fit on the disk."""
         self._check("disk space", self.disk, free)
 
-    def _check(self, resource: str, parts: Mapping[str, int], available: int | None) -> None:
+    def _check(self, resource: str, parts: Mapping[str, int], available: int) -> None:
         needed = sum(parts.values())
-        if available is not None and needed > available:
+        if needed > available:
             largest = max((part for part in parts if part in self.remedies), key=lambda part: parts[part])
             raise UserError(
                 f"{largest}: {_gib(parts[largest])} of the {_gib(needed)} of {resource} that this run needs, and "
@@ -127,13 +127,6 @@ class WindowPlan(NamedTuple):
     rounds: int | None
     ring_bytes: int
     partial_bytes: int
-
-    @property
-    def host_bytes(self) -> int:
-        """Bytes in main memory, in addition to those on the device."""
-        # Vectors that are prefetched, and written back from devices with their own memory.
-        in_transfer = self.partial_bytes
-        return {"device": 0, "host": self.ring_bytes + in_transfer, "file": in_transfer}[self.kind]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,11 +164,22 @@ class RunPlan:
             return setting.num_clients
         return min(rounds * self.strategy.multiple(setting.sampling.largest), setting.num_clients)
 
+    def examples(self, federation: Federation, shared=None) -> TrainingExamples:
+        """Returns the examples that clients of the run train or are evaluated on; `shared` as of make_examples."""
+        config, largest = self.prepared.config, self.prepared.setting.sampling.largest
+        return make_examples(federation, config.examples, self.strategy, largest, config.rounds_per_dispatch, shared)
+
     @functools.cached_property
     def _examples(self) -> tuple[int, int]:
         """Bytes of the examples on one device, and the maximum number of rounds of a dispatch."""
-        config, largest = self.prepared.config, self.prepared.setting.sampling.largest
-        return example_memory(self._federation, config.examples, self.strategy, largest, config.rounds_per_dispatch)
+        config = self.prepared.config
+        if not should_stream(self._federation, config.examples):
+            return tree.nbytes(self._federation.shapes()), config.rounds_per_dispatch
+        examples = self.examples(self._federation)
+        examples.close()
+        assert isinstance(examples, StreamedExamples)
+        # The dispatch that is trained on, and the next one.
+        return 2 * examples.capacities[0] * examples.example_bytes, examples.rounds
 
     @property
     def _federation(self) -> Federation:
@@ -315,7 +319,9 @@ class RunPlan:
         small = tree.nbytes([leaf for leaf in leaves if not is_large(leaf)])
         blocks = [max(BLOCK_BYTES, tree.nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
         saving = COPIES_IN_SAVING * small + max(blocks, default=0)
-        return {"client table": table, "windows": self.windows.host_bytes, "checkpoint": saving}
+        # Vectors that are prefetched, and written back from devices with their own memory.
+        windows = self.windows.partial_bytes + (self.windows.ring_bytes if self.windows.kind == "host" else 0)
+        return {"client table": table, "windows": windows, "checkpoint": saving}
 
     def _disk_bytes(self) -> dict[str, int]:
         """Returns part -> bytes of the checkpoints, client rows and windows of all seeds."""

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import engine, multi_process, tree
-from fedwin.data.dataset import Partition
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
 from fedwin.engine.placement import AXIS, table_placement
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
+from fedwin.residence.examples import ResidentExamples, TrainingExamples
 from fedwin.residence.rings import OffloadedWindows
 from fedwin.residence.rows import ClientTable, DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
 from fedwin.residence.saved import ROWS, ring_folder
@@ -89,25 +88,16 @@ class Program:
 
     def examples(self, seed: int) -> TrainingExamples:
         """Returns the training examples of a seed; those on the device are shared by all seeds."""
-        config = self.prepared.config
-        examples = make_examples(
-            self.prepared.federations[seed],
-            config.examples,
-            self.strategy,
-            self.prepared.setting.sampling.largest,
-            config.rounds_per_dispatch,
-            self._examples,
-        )
+        examples = self.plan.examples(self.prepared.federations[seed], self._examples)
         if isinstance(examples, ResidentExamples):
             self._examples = examples.store.examples
         return examples
 
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        schedule = self.prepared.schedule
         return dataclasses.replace(
-            schedule,
-            rounds_per_dispatch=examples.rounds or schedule.rounds_per_dispatch,
+            self.prepared.schedule,
+            rounds_per_dispatch=examples.rounds,
             window_rounds=self.plan.windows.rounds,
             ends_at_evaluations=self.may_stop,
         )
@@ -155,19 +145,13 @@ class Program:
 
 def partitions_differ(federations: Mapping[int, Federation]) -> bool:
     """Returns whether clients hold different examples, or have other information about them, by seed."""
-    first, *others = federations.values()
-    return any(
-        _differ(first.partition, other.partition)
-        or _differ(first.validation, other.validation)
-        or any(not np.array_equal(leaf, other.info[name]) for name, leaf in first.info.items())
-        for other in others
-    )
 
+    def arrays(federation: Federation) -> list[np.ndarray]:
+        parts = [part for part in (federation.partition, federation.validation) if part is not None]
+        return [array for part in parts for array in (part.order, part.offset)] + list(federation.info.values())
 
-def _differ(a: Partition | None, b: Partition | None) -> bool:
-    if a is None or b is None:
-        return a is not b
-    return not (np.array_equal(a.order, b.order) and np.array_equal(a.offset, b.offset))
+    first, *others = map(arrays, federations.values())
+    return any(not np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
 def _batch_sharding(strategy: Strategy) -> jax.sharding.NamedSharding | None:

@@ -95,8 +95,9 @@ def _run(
     multi_process.run_on_all(lambda: check_objects(config, dataset, model))
     directories.check_flags(config)
     with jax_config.settings(config.precision), _device_errors(), contextlib.ExitStack() as closing:
-        callback, checked, test = multi_process.run_on_all(lambda: _checked(config, on_eval, dataset, model))
-        summary = _train(checked, callback, test, quiet, say, closing)
+        callback = multi_process.run_on_all(lambda: as_callback(on_eval))
+        checked = multi_process.run_on_all(lambda: prepare_and_check(config, dataset, model))
+        summary = _train(checked, callback, quiet, say, closing)
     return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
@@ -113,19 +114,9 @@ def _device_errors() -> Iterator[None]:
         raise
 
 
-def _checked(
-    config: Config, on_eval: Callable | None, dataset: Dataset | None, model: Model | None
-) -> tuple[Callback | None, "CheckedRun", dict[str, np.ndarray]]:
-    """Returns the user's callback, the checked run and its test examples."""
-    callback, checked = as_callback(on_eval), prepare_and_check(config, dataset, model)
-    prepared = checked.plan.prepared
-    return callback, checked, held_out(prepared.dataset, prepared.config.eval_examples)
-
-
 def _train(
     checked: "CheckedRun",
     on_eval: Callback | None,
-    test: dict[str, np.ndarray],
     quiet: bool,
     say: Say,
     closing: contextlib.ExitStack,
@@ -133,6 +124,7 @@ def _train(
     """Opens the run's directory, trains all seeds, and returns the summary ({} in processes that do not write)."""
     prepared, directory = checked.plan.prepared, checked.directory
     config = prepared.config
+    test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
     metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
     checked = checked._replace(config_file=config_file)  # another process may have changed it
     plan = chosen(checked.plan, checked.previous_strategy, say)

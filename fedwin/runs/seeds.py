@@ -306,25 +306,20 @@ class GroupJournal(Journal):
         """Whether all seeds have ended."""
         return not self.active
 
-    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
-        """Adds the duration of a dispatch, and how much of it was compilation."""
-        active = self.active.values()
-        for journal in active:
-            journal.add_time(rounds, seconds / len(active), compiling / len(active))
-
-    def record(self, completed, metrics, evaluations, flags, count, clients=None) -> np.ndarray:
+    def record(self, completed, outcome, clients=None) -> np.ndarray:
         """Writes the evaluations of a dispatch, as Journal.record does.
 
-        Leaves are [R_max, seeds]; `clients` is position on the vmapped axis -> evaluation of its seed's clients.
+        `clients` is position on the vmapped axis -> evaluation of its seed's clients.
 
         Returns:
           The training loss of every round [R_max], a mean over the seeds.
         """
-        losses = []
-        for index, journal in self.active.items():
+        losses, active = [], self.active
+        share = outcome._replace(seconds=outcome.seconds / len(active), compiling=outcome.compiling / len(active))
+        for index, journal in active.items():
             of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
-            measured = of_seed(metrics), of_seed(evaluations), flags
-            losses.append(journal.record(completed, *measured, count, (clients or {}).get(index)))
+            own = share._replace(metrics=of_seed(outcome.metrics), evaluations=of_seed(outcome.evaluations))
+            losses.append(journal.record(completed, own, (clients or {}).get(index)))
         return np.mean(losses, 0)
 
     def saved_extra(self, completed: int) -> Extra:
@@ -390,7 +385,7 @@ class GroupExamples(ResidentExamples):
 
     def __init__(self, members: Sequence[ResidentExamples], partitions_differ: bool, capacity: int):
         stores = [member.store for member in members]
-        self.store = stores[0]
+        self.rounds, self.store = members[0].rounds, stores[0]
         if partitions_differ:
             full = lambda order: jnp.pad(order, (0, capacity - order.shape[0]))
             padded = [store._replace(examples=(), order=full(store.order)) for store in stores]

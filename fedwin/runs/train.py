@@ -6,7 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.monitoring
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from fedwin import engine, multi_process
 from fedwin.residence.examples import TrainingExamples
 from fedwin.residence.rows import ClientTable
-from fedwin.runs.journal import Evaluations, Journal, Metrics
+from fedwin.runs.journal import DispatchOutcome, Journal
 from fedwin.runs.schedule import CohortSource
 from fedwin.tree import PyTree
 
@@ -51,24 +51,6 @@ class Parts:
     rows: ClientTable
     cohorts: CohortSource
     evaluate_clients: Callable[[engine.RunState], Any] = lambda run: None
-
-
-class DispatchOutcome(NamedTuple):
-    """The results of a dispatch on the host, and its duration.
-
-    Attributes:
-      metrics: name -> Mean with leading axis [R_max].
-      evaluations: read-out -> metric -> values [R_max].
-      flags: which of its rounds were evaluated, bool [R_max].
-      seconds: from taking examples and client rows to writing the rows back.
-      compiling: how much of that was compilation.
-    """
-
-    metrics: Metrics
-    evaluations: Evaluations
-    flags: np.ndarray
-    seconds: float
-    compiling: float
 
 
 class Driver:
@@ -119,7 +101,7 @@ class Driver:
         metrics, evaluations = jax.device_get((metrics, evaluations))
         self.parts.rows.write_back(self.run)
         seconds = time.monotonic() - self._started
-        return DispatchOutcome(metrics, evaluations, flags, seconds, compile_seconds() - self._compiled)
+        return DispatchOutcome(metrics, evaluations, flags, rounds, seconds, compile_seconds() - self._compiled)
 
 
 @functools.cache
@@ -237,15 +219,13 @@ def train(run: engine.RunState, parts: Parts, journal: Journal, label: str | Non
                 driver.prefetch(end, following)
             if not is_first:  # the first dispatch compiles for an unknown time; a signal need not wait for it
                 journal.mark_unsaved()
-            outcome, rounds = driver.execute(), end - completed
-            journal.add_time(rounds, outcome.seconds, outcome.compiling)
-            length.add(rounds, outcome.seconds - outcome.compiling)
+            outcome = driver.execute()
+            length.add(outcome.rounds, outcome.seconds - outcome.compiling)
             is_first = False
             journal.mark_unsaved()
             clients = parts.evaluate_clients(driver.run) if schedule.clients_evaluated(end) else None
-            measured = outcome.metrics, outcome.evaluations, outcome.flags
-            loss = journal.record(completed, *measured, rounds, clients)
-            progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end, loss[rounds - 1]))
+            loss = journal.record(completed, outcome, clients)[outcome.rounds - 1]
+            progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end, loss))
             completed, end = end, following
             journal.save_stopped(completed, driver.run)
             if schedule.checkpointed(completed) and not journal.ended:

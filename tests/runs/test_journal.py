@@ -7,7 +7,7 @@ from tensorboardX.proto import event_pb2
 from experiments.tables import comparison
 from fedwin.callbacks import scores
 from fedwin.runs.config import Config
-from fedwin.runs.journal import Journal, progress_note, summarize
+from fedwin.runs.journal import DispatchOutcome, Journal, progress_note, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 
@@ -81,7 +81,7 @@ def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
 
 def test_clients_that_report_no_loss_have_none():
     found = Journal(0)
-    found.record(0, {}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1)
+    found.record(0, DispatchOutcome({}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1))
     assert found.lines[0]["train_loss"] is None and found.diverged_at is None
 
 

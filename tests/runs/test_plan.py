@@ -54,16 +54,16 @@ def test_rows_go_where_there_is_room_for_them():
     size = tree.nbytes(row_shapes(prepared.algorithm, params))
     kind = lambda choice, clients, seen, memory: table_kind(prepared.algorithm, params, clients, choice, (seen, memory))
     many = HOST_TABLE_BYTES // size + 1
-    assert kind("auto", many - 1, many, 1) == "device" and kind("auto", many, many, None) == "host"
+    assert kind("auto", many - 1, many, 1) == "device" and kind("auto", many, many, 2 * size * many) == "host"
     assert kind("auto", many, 1000, 2000 * size) == "host" and kind("auto", many, 1001, 2000 * size) == "file"
-    assert [kind(choice, 1, 1, None) for choice in ("device", "host", "file")] == ["device", "host", "file"]
+    assert [kind(choice, 1, 1, 1) for choice in ("device", "host", "file")] == ["device", "host", "file"]
     plain = prepare(BASE)
     assert table_kind(plain.algorithm, params, many, "file", (many, 1)) == "device"  # FedAvg has no rows
 
 
 def test_the_largest_part_is_named_with_its_remedy():
     found = of(observe=["wima:window=40"])
-    assert found.fits(Memory(10**10)) and found.fits(Memory(None)) and not found.fits(Memory(10**6))
+    assert found.fits(Memory(10**10)) and not found.fits(Memory(10**6))
     words = "observers: .* GiB of the .* are available; set --window=file, or shorten the windows of --observe"
     refused(words, found.check_memory, Memory(10**6))
     refused("device memory", found.check_memory, Memory(10**10, 10**6))

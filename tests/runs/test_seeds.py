@@ -160,7 +160,7 @@ def test_another_number_and_several_processes_are_refused(runs, monkeypatch):
     refused("--seeds_at_once=3, not 1", fedwin.check, placed(SMALL, runs[0] / "together", seeds_at_once=1))
     plan = make_plan(prepare(SMALL), Strategy(1))
     monkeypatch.setattr(multi_process, "count", lambda: 2)
-    refused("one process, and there are 2", plan.check, Memory(None))
+    refused("one process, and there are 2", plan.check, Memory(1 << 60))
 
 
 def test_the_requirements_count_every_vmapped_seed():
