@@ -58,7 +58,7 @@ def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) ->
 
     Args:
       name: of the reference in the state: 'table', or the name of a ring buffer.
-      reference: Reference.json of it.
+      reference: attributes of its Reference.
       directory: the folder of the seed's checkpoints.
 
     Raises:
