@@ -29,7 +29,7 @@ from fedwin.losses import LOSSES
 from fedwin.models import MODELS, Model
 from fedwin.personalization import Personalizer
 from fedwin.personalization import build_all as build_personalizers
-from fedwin.registry import Choice, parse
+from fedwin.registry import Choice, Registry, parse
 from fedwin.runs.choices import (
     algorithm_choice,
     asynchronous_server,
@@ -260,29 +260,16 @@ def _solver(
     )
 
 
-def _local_work(text: str, federations: dict[int, Federation]) -> local.LocalWork | None:
-    """Builds the clients' local work, and draws it for a few clients, so that errors of user code are found early."""
+def _tried(registry: Registry, text: str, federations: dict[int, Federation], failure: str, use: Callable) -> Any:
+    """Builds a choice, None for '', and uses it for a seed's clients, so that errors of user code are found early."""
     if not text:
         return None
-    choice = local.LOCAL_WORK.check(text)
-    work = local.LOCAL_WORK.build(choice)
+    choice = registry.check(text)
+    built = registry.build(choice)
     seed, federation = next(iter(federations.items()))
-    with user_code(local.LOCAL_WORK[choice.name], f"local work '{choice.name}' can't be drawn"):
-        local.work_of_cohort(work, seed, 0, np.arange(min(federation.num_clients, 100)))
-    return work
-
-
-def _clock(text: str, federations: dict[int, Federation]) -> Clock | None:
-    """Builds the simulated clock, and reads it for every client, so that a missing one is found early."""
-    if not text:
-        return None
-    choice = CLOCKS.check(text)
-    clock = CLOCKS.build(choice)
-    seed, federation = next(iter(federations.items()))
-    everyone = np.arange(federation.num_clients)
-    with user_code(CLOCKS[choice.name], f"clock '{choice.name}' can't be read"):
-        clock.round(seed, everyone, Load(np.ones_like(everyone), 1, 1))
-    return clock
+    with user_code(registry[choice.name], f"{registry.kind} '{choice.name}' {failure}"):
+        use(built, seed, np.arange(federation.num_clients))
+    return built
 
 
 def _sampler(config: Config, federations: dict[int, Federation], drawn: int) -> sampling.Sampler:
@@ -394,6 +381,9 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
     algorithm_of = functools.partial(_algorithm, algorithm_choice(config), around, (*robust, changes))
     watching = observers.build_all(config.observe, setting)
     check_training(config, config.observe, config.num_rounds)
+    early = stopping.build(config.early_stopping, config.eval_val, dataset.task) if config.early_stopping else None
+    drawn = lambda work, seed, ids: local.work_of_cohort(work, seed, 0, ids[:100])
+    timed = lambda clock, seed, ids: clock.round(seed, ids, Load(np.ones_like(ids), 1, 1))
     return PreparedRun(
         config=config,
         dataset=dataset,
@@ -408,9 +398,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         attack=robust[0],
         normalize=augment.normalizer(dataset.mean, dataset.std, augmentation),
         initial=initial,
-        stopping_rule=stopping.build(config.early_stopping, config.eval_val, dataset.task)
-        if config.early_stopping
-        else None,
+        stopping_rule=early,
         evaluated={
             seed: evaluated_clients(federation, config.eval_clients, seed, changed[seed])
             for seed, federation in federations.items()
@@ -418,8 +406,8 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         },
         personalizers=build_personalizers(config.personalize, setting, solver),
         privacy=wrappers.privacy_of(around),
-        local_work=_local_work(config.local_work, federations),
-        clock=_clock(config.clock, federations),
+        local_work=_tried(local.LOCAL_WORK, config.local_work, federations, "can't be drawn", drawn),
+        clock=_tried(CLOCKS, config.clock, federations, "can't be read", timed),
         changes=changes,
     )
 
