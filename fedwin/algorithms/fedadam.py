@@ -141,7 +141,7 @@ def fedadagrad(
 ) -> core.Algorithm:
     """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
-    The other rules and the parameters are FedAdam's. Source: https://arxiv.org/abs/2003.00295.
+    Other rules and parameters are FedAdam's; server_lr and tau are Flower's. Source: https://arxiv.org/abs/2003.00295.
 
     Example:
       >>> from fedwin import testing

@@ -56,7 +56,7 @@ def feddyn(
 
     Args:
       alpha: strength of the regularizer.
-      eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
+      eval_model: 'server' evaluates x, 'average' sum_i p_i y_i (as the official code, which never evaluates x).
       client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
 
     Source: Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
