@@ -22,8 +22,9 @@ TEXT = readme.README.read_text()
 PAGES = {path: path.read_text() for path in sorted([readme.README, *readme.GUIDE.glob("*.md")])}
 MOST_LINES = 150
 # Page -> table whose numbers it has, and their rows, columns and variants: accuracies, or losses of three decimals.
+METHODS = "fedavg scaffold_m fedhbm fedmuon ghb fedacg mime adabest scaffold"
 COPIED = {
-    "README.md": ("survey_table3", "fedavg fedhbm ghb fedacg mime adabest scaffold", "alpha0", "base wima100"),
+    "README.md": ("survey_table3", METHODS, "alpha0", "base wima100"),
     "diloco.md": ("survey_table4", "base wima10 ema decay", "nesterov nesterov_h5 nesterov_h100 mean", "base"),
     "feedback.md": ("survey_table6", "fedavg fedhbm scaffold", "w20 w100", "f0 f25 f50 f100"),
     "asynchronous.md": ("survey_table7", "alpha0_c10 alpha0_c50 alpha0_c200", "fedavg fedhbm", "base wima100"),
