@@ -51,8 +51,8 @@ def asynchronous(
     """Returns the sampler of an asynchronous server, whose round is a server step with the updates that it buffered.
 
     `concurrency` clients are always in training, each from the model of the moment at which it started. A client that
-    arrives puts its update into the buffer, and the server steps when the buffer has `size` of them. Then the next in
-    line start: the clients of uniform cohorts of `concurrency`, one cohort after the other, without those that are in
+    arrives puts its update into the buffer; the server steps if that has `size` of them, and the next in line starts.
+    The line: the clients of uniform cohorts of `concurrency`, one cohort after the other, without those that are in
     training or in the buffer. If all clients take the same time and size = concurrency, steps are synchronous rounds.
 
     Args:
