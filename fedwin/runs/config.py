@@ -149,7 +149,7 @@ class LocalOptions:
     )
     batch_size: PositiveInt = option(32, "Local batch size B.")
     batching: Literal["epoch", "repeat"] = option(
-        "epoch", "epoch: E*ceil(N/B) steps with a smaller last batch; repeat: ceil(E*N/B) full batches, as in FedJAX."
+        "epoch", "epoch: E*ceil(N/B) steps, smaller last batch; repeat: ceil(E*N/B) full ones, as FedJAX."
     )
     shuffle: bool = option(True, "Shuffle the local examples in every local epoch.")
     client_optimizer: Optimizer = option("sgd", f"Local optimizer from optax: {', '.join(get_args(Optimizer))}.")
