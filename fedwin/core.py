@@ -207,7 +207,12 @@ def mean(values: PyTree, weight) -> Mean:
 
 
 def mean_step(step: PyTree, weight) -> MeanStep:
-    """Returns one client's contribution to the cohort's mean step: y_i - x, like the parameters, of weight w_i, []."""
+    """Returns one client's contribution to the cohort's mean step.
+
+    Args:
+      step: y_i - x, a pytree like the parameters.
+      weight: w_i, [].
+    """
     return MeanStep(*mean(step, weight))
 
 
@@ -222,12 +227,22 @@ def mean_step_of(message: PyTree) -> MeanStep | None:
 
 
 def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message, which contains one mean step, with another in its place."""
+    """Returns the message with its mean step replaced.
+
+    Args:
+      message: a message that contains one mean step.
+      step: the new Mean.
+    """
     return map_mean_steps(lambda _: MeanStep(*step), message)
 
 
 def map_mean_steps(function: Callable, message: PyTree) -> PyTree:
-    """Returns the message with a function, MeanStep -> what takes its place, applied to its mean steps."""
+    """Returns the message with a function applied to its mean steps; other parts stay as they are.
+
+    Args:
+      function: MeanStep -> what takes its place.
+      message: a message with any number of mean steps.
+    """
     return jax.tree.map(lambda x: function(x) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
 
 
@@ -322,6 +337,8 @@ def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[
     """Runs the client function of a wrapped algorithm on the row `c.state.inner`.
 
     Args:
+      client: its Phase.client.
+      down: its broadcast.
       c: a client whose row has the algorithm's row as `inner`.
       **changes: other fields of the client that the algorithm sees.
 
@@ -407,6 +424,10 @@ def with_key_argument(function: Callable, count: int) -> Callable:
     """Returns a function of `count` arguments, the last one a PRNG key, whether `function` takes the key or not.
 
     A function whose signature cannot be inspected is assumed to take no key.
+
+    Args:
+      function: takes `count` arguments, or `count` - 1 if it needs no key.
+      count: number of arguments including the key.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -432,10 +453,8 @@ def algorithm(
 ) -> Algorithm:
     """Builds an algorithm of one phase; the defaults are FedAvg's (broadcast of the parameters, no state).
 
-    The arguments are the fields of `Phase` and `Algorithm`, except that `init` and `client_init` need not take a key:
-    (params) or (params, key) -> server state, (params, id) or (params, id, key) -> row of the client table.
-
-    All seeds share one compiled program, so everything that differs by seed must be drawn from these keys.
+    All seeds share one compiled program, so everything that differs by seed must be drawn from the key that `init` and
+    `client_init` may take.
 
     >>> fedavg = algorithm(
     ...     client=lambda params, c: Update(mean_step(tree.zeros_like(params), c.size)),
@@ -444,6 +463,22 @@ def algorithm(
     >>> len(fedavg.phases), fedavg.weighting
     (1, 'samples')
 
+    Args:
+      client: (down, Client) -> Update.
+      server: (params, state, total, round) -> (params, state).
+      broadcast: (params, state) -> down.
+      init: (params) or (params, key) -> server state.
+      client_init: (params, id) or (params, id, key) -> row of the client table.
+      eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
+      weighting: weights of the mean over a cohort, 'samples' or 'uniform'.
+      wire: (down, message) -> (down, up), the parts that the protocol transmits.
+      resettable: node of the server state -> whether it holds decaying moments, which wrappers may reset.
+      client_model: (Variables that are evaluated, row of the client table) -> the client's personal model, Variables;
+        None if clients have none.
+      aggregate: (messages [C, ...], present bool [C]) -> total (Phase.aggregate); None sums the messages.
+
+    Returns:
+      An Algorithm whose `init` and `client_init` take a key.
     """
     return Algorithm(
         init=with_key_argument(init, 2),

@@ -5,11 +5,18 @@ from typing import Annotated
 
 import jax.numpy as jnp
 
+from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, Range
 
 
 def as_schedule(value) -> Callable:
-    """Returns a function of the round unchanged, and a constant as the function that always returns it.
+    """Returns `value` as a schedule.
+
+    Args:
+      value: a function of the round, or a constant.
+
+    Returns:
+      `value` if it is callable, else the function that always returns it.
 
     Example:
       >>> as_schedule(0.1)(7)
@@ -27,10 +34,18 @@ def exponential(lr0: float, decay: float = 0.0):
       lr0: rate of round 0.
       decay: in [0, 1).
 
+    Returns:
+      int32 [] -> float [].
+
+    Raises:
+      UserError: when decay is out of range.
+
     Example:
       >>> round(float(exponential(0.1, decay=0.5)(2)), 4)
       0.025
     """
+    if not 0 <= decay < 1:
+        raise UserError(f"lr_decay={decay} must lie in [0, 1).")
     return lambda round: lr0 * jnp.power(1 - decay, jnp.asarray(round, float))
 
 
@@ -42,6 +57,9 @@ def cosine(lr0: float, num_rounds: int):
     Args:
       lr0: rate of round 0.
       num_rounds: T.
+
+    Returns:
+      int32 [] -> float [].
 
     Example:
       >>> [round(float(cosine(0.1, num_rounds=4)(t)), 4) for t in range(4)]
@@ -64,6 +82,9 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
       lr0: rate of round 0.
       num_rounds: T.
       share: of the rounds in which the rate falls, in (0, 1].
+
+    Returns:
+      int32 [] -> float [].
 
     Example:
       >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]
@@ -96,16 +117,24 @@ def warmup(schedule: Callable, num_rounds: int, share: float):
 Start = Annotated[float, Range(0, 1)] | NonNegativeInt
 
 
-def first_round(start: float, num_rounds: int) -> int:
+def first_round(start: float, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that a `start` parameter means.
 
     Args:
       start: a float in 0.0..1.0 is a fraction of num_rounds, an integer the 0-based round itself.
       num_rounds: T.
+      name: the method that has the parameter, for error messages.
+
+    Raises:
+      UserError: when start is negative, or a fraction above 1, or not a number.
 
     Example:
-      >>> first_round(0.75, 400), first_round(10, 400)
+      >>> first_round(0.75, 400, "ima"), first_round(10, 400, "ima")
       (300, 10)
     """
+    if isinstance(start, bool) or not isinstance(start, (int, float)):
+        raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")
+    if not 0 <= start or (isinstance(start, float) and start > 1):
+        raise UserError(f"{name}: start={start} must be a fraction in 0.0..1.0 or a 0-based round >= 0.")
     # The epsilon corrects products such as 0.29 * 100 = 28.999999999999996.
     return int(start * num_rounds + 1e-9) if isinstance(start, float) else start

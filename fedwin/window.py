@@ -124,10 +124,12 @@ class Window(NamedTuple):
 
 
 def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32, weighted: int = 0) -> Window:
-    """Returns an empty window of vectors [P], P = `size`.
+    """Returns an empty window.
 
     Args:
+      size: length P of the vectors.
       sizes: window sizes W, each of which gets a running sum.
+      dtype: of the vectors.
       weighted: the largest window size of weighted means, which need no sum; 0 = none.
 
     Raises:
@@ -176,6 +178,7 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
         S_w <- S_w + v_t - v_{t-w}    for every size w
 
     Args:
+      window: the window before.
       vector: v_t [P].
       sizes: those that `init` was given.
     """
@@ -200,7 +203,9 @@ def mean(window: Window, index: int, w: int):
     has left the window.
 
     Args:
+      window: the vectors.
       index: the position of w among the sizes.
+      w: the window size.
     """
     filled = jnp.clip(window.count, 1, w)
     average = (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
@@ -251,7 +256,12 @@ class Delay(NamedTuple):
 
 
 def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
-    """Returns an empty delay line of vectors [P], P = `size`, that delays by `tau` pushes.
+    """Returns an empty delay line.
+
+    Args:
+      size: length P of the vectors.
+      tau: by how many pushes it delays.
+      dtype: of the vectors.
 
     Raises:
       UserError: for tau < 1.
@@ -261,7 +271,12 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
 
 
 def shift(line: Delay, vector) -> Delay:
-    """Pushes a vector [P]; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push."""
+    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push.
+
+    Args:
+      line: the delay line before.
+      vector: [P].
+    """
     tau = line.ring.shape[0]
     ring = _write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
@@ -333,7 +348,13 @@ Ring = jax.Array | np.ndarray | PartialRing
 
 
 def _write(ring: Ring, count, vector) -> Ring:
-    """Returns the ring buffer after a push of a vector [P], before which `count` vectors were pushed."""
+    """Returns the ring buffer after a push.
+
+    Args:
+      ring: [slots, P], or PartialRing.
+      count: number of vectors pushed before this one.
+      vector: [P].
+    """
     if isinstance(ring, PartialRing):
         entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
         return dataclasses.replace(ring, entered=entered)

@@ -72,9 +72,9 @@ def fedfa(
       >>> testing.run_rounds("fedfa:lam=0.1", problem=testing.classification())
       {'model': [0.777, 0.507, 0.365]}
     """
-    anchors_start = first_round(anchor_from, setting.num_rounds)
+    anchors_start = first_round(anchor_from, setting.num_rounds, "fedfa")
     quarter = setting.num_rounds // 4 + 1
-    calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds)
+    calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds, "fedfa")
     if setting.model is None or setting.model.classifier is None:
         raise UserError("fedfa: the model must name its last layer; choose another model.")
     anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, optax.adam(calibrate_lr))

@@ -38,7 +38,7 @@ def swa(
       >>> testing.run_rounds("fedavg", observers=["swa:start=0,cycle=1"])
       {'model': [3.916, 3.315, 3.169], 'swa': [7.0, 3.315, 3.236]}
     """
-    first = first_round(start, setting.num_rounds)
+    first = first_round(start, setting.num_rounds, "swa")
 
     def init(model):
         return Average(model, jnp.zeros((), jnp.int32))

@@ -145,7 +145,7 @@ def schedule_free(setting: Setting, *, beta: Share = 0.9, power: NonNegative = 0
       >>> testing.run_rounds("fedavg", wrappers=["schedule_free:beta=0.5"])
       {'model': [3.916, 3.576, 3.388]}
     """
-    first = first_round(start, setting.num_rounds)
+    first = first_round(start, setting.num_rounds, "schedule_free")
 
     def share(round, total):
         weight = jnp.asarray(jnp.maximum(round - first, 0) + 1, float) ** power

@@ -199,7 +199,8 @@ def ima(
       >>> testing.run_rounds("fedavg", wrappers=["ima:window=2,start=1,schedule=none"])
       {'model': [3.916, 3.576, 3.274]}
     """
-    first = first_round(start, setting.num_rounds)
+    first = first_round(start, setting.num_rounds, "ima")
+    windows.check_size("ima: window", window)
     # Averaging starts once the window is full.
     mean = _WindowMean(window, max(first, window - 1), feedback)
     if feedback < 1 and placement == "pre":
@@ -259,7 +260,7 @@ def swa(
       >>> testing.run_rounds("fedavg", rounds=4, wrappers=["swa:start=1,cycle=2"])
       {'model': [3.916, 3.916, 3.916, 3.397]}
     """
-    first = first_round(start, setting.num_rounds)
+    first = first_round(start, setting.num_rounds, "swa")
     average = swa_observer(setting, start=start, cycle=cycle, phase=phase)
 
     def rate(base):
