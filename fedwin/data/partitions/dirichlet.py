@@ -55,7 +55,7 @@ def dirichlet(
     check_alpha("dirichlet", alpha, zero=True)
     dataset = with_classes(dataset, "dirichlet", bins)
     labels = labels_of(dataset, "dirichlet")
-    size = len(labels) // max(num_clients or 1, 1) if per_client is None else per_client
+    size = per_client or max(len(labels) // max(num_clients or 1, 1), 1)
     check_counts("dirichlet", len(labels), num_clients, size)
     rng = generator(seed, "dirichlet")
     if alpha == 0:
@@ -81,21 +81,20 @@ def dirichlet(
 def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Partition:
     """Assigns runs of `size` examples of one class to the clients, in random order: the limit alpha = 0.
 
-    If the class sizes are not multiples of `size`, the label-sorted list is cut instead, and a run may hold two
-    classes; a warning reports it.
+    If the class sizes are not multiples of `size`, runs may hold several classes; a warning reports how many do.
     """
     shuffled = rng.permutation(len(labels))
     sorted_rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    sizes = np.bincount(labels, minlength=dataset.num_classes)
-    warning = None
-    if (sizes % size == 0).all():
-        runs = sorted_rows.reshape(-1, size)
-    else:
-        runs = sorted_rows[: num_clients * size].reshape(-1, size)
-        warning = f"classes are not multiples of {size} examples, so some clients hold two classes"
-        warnings.warn(f"partition 'dirichlet:alpha=0': {warning}.", stacklevel=3)
+    divides = (np.bincount(labels) % size == 0).all()
+    # Clients that hold all examples leave the end of the list out; smaller ones are from the whole of it.
+    usual = not divides and size == len(labels) // num_clients
+    runs = sorted_rows[: (num_clients if usual else len(labels) // size) * size].reshape(-1, size)
     assigned = runs[rng.permutation(len(runs))[:num_clients]]
-    return pack(dataset, assigned, "dirichlet", **({"warning": warning} if warning else {}))
+    several = int((labels[assigned[:, 0]] != labels[assigned[:, -1]]).sum())
+    warning = f"classes are not multiples of {size} examples; clients with several classes: {several}"
+    if several:
+        warnings.warn(f"partition 'dirichlet:alpha=0': {warning}.", stacklevel=3)
+    return pack(dataset, assigned, "dirichlet", **({"warning": warning} if several else {}))
 
 
 def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -46,7 +46,7 @@ def pachinko(
       [50, 50, 50, 50]
     """
     fine, parent = label_tree(dataset)
-    size = len(fine) // max(num_clients or 1, 1) if per_client is None else per_client
+    size = per_client or max(len(fine) // max(num_clients or 1, 1), 1)
     check_counts("pachinko", len(fine), num_clients, size)
     rng = generator(seed, "pachinko")
     num_coarse = int(parent.max()) + 1

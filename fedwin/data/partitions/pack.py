@@ -54,8 +54,6 @@ def check_counts(partition: str, num_examples: int, num_clients: int, per_client
     """Raises UserError if there are no clients, or fewer examples than num_clients x per_client."""
     if num_clients is None or num_clients < 1:
         raise UserError(f"partition '{partition}' needs num_clients >= 1, got {num_clients}.")
-    if per_client < 1:
-        raise UserError(f"partition '{partition}': {per_client} examples per client; give at least 1.")
     if num_clients * per_client > num_examples:
         raise UserError(
             f"partition '{partition}': {num_clients} clients x {per_client} examples are more than the {num_examples} "

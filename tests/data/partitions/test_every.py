@@ -89,6 +89,7 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
         ("domain", 10, "has none"),
         ("natural", None, "no natural clients"),
         ("iid", 0, "num_clients"),
+        ("dirichlet:alpha=1", 101, "101 clients x 1 examples are more than the 100"),
     ],
 )
 def test_bad_partitions_are_refused_in_one_line(text, clients, message):
