@@ -172,11 +172,14 @@ def _epsilon(spent: tuple[tuple[Mechanism, int], ...], delta: float, accountant:
         return 0.0
     if not all(mechanism.noise_multiplier for mechanism, _ in spent):
         return math.inf
-    if accountant == "rdp":
-        orders = _one_round(spent[0][0])[0]
-        divergence = sum(rounds * _one_round(mechanism)[1] for mechanism, rounds in spent)
-        return float(_package().rdp.rdp_privacy_accountant.compute_epsilon(orders, divergence, delta)[0])
-    composition = _package().pld.PLDAccountant(_relation(spent[0][0]))
+    orders = _one_round(spent[0][0])[0]
+    divergence = sum(rounds * _one_round(mechanism)[1] for mechanism, rounds in spent)
+    bound = float(_package().rdp.rdp_privacy_accountant.compute_epsilon(orders, divergence, delta)[0])
+    if accountant == "rdp" or bound > 1e6:
+        return bound
+    # Time and memory grow with the number of losses: those of a large epsilon are on a coarser grid, rounded up.
+    relation, interval = _relation(spent[0][0]), 1e-4 * max(1.0, bound / 10)
+    composition = _package().pld.PLDAccountant(relation, value_discretization_interval=interval)
     for mechanism, rounds in spent:
         composition.compose(_event(mechanism), rounds)
     return float(composition.get_epsilon(delta))
