@@ -82,14 +82,13 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
 @pytest.mark.parametrize(
     "text, clients, message",
     [
-        ("dirichlet:alpha=1,per_client=20", 10, "more than the 100"),
+        ("dirichlet:alpha=1", 101, "101 clients x 1 examples are more than the 100"),
         ("quantity:classes=11", 10, "classes=11, but 'labeled' has 10"),
         ("power_law:least=50", 10, "fewer clients"),
         ("pachinko", 10, "coarse and fine"),
         ("domain", 10, "has none"),
         ("natural", None, "no natural clients"),
         ("iid", 0, "num_clients"),
-        ("dirichlet:alpha=1", 101, "101 clients x 1 examples are more than the 100"),
     ],
 )
 def test_bad_partitions_are_refused_in_one_line(text, clients, message):
