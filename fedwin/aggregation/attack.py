@@ -66,17 +66,17 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
       clients: a fraction of all clients (a float), rounded to the nearest number, or the number (an integer).
 
     Raises:
-      UserError: when there are not so many clients.
+      UserError: when there are not so many clients, or a fraction is not one of them.
 
     Example:
       >>> number_of_attackers("sign_flip", 0.2, 100), number_of_attackers("sign_flip", 3, 100)
       (20, 3)
     """
-    if isinstance(clients, int):
-        if clients > num_clients:
-            raise UserError(f"{owner}: clients={clients}, but the federation has {num_clients}; set a smaller number.")
-        return clients
-    return math.floor(clients * num_clients + 0.5)
+    count = clients if isinstance(clients, int) else math.floor(clients * num_clients + 0.5)
+    if count > num_clients or (clients and not count):
+        change = "smaller" if count else "larger"
+        raise UserError(f"{owner}: clients={clients}, but the federation has {num_clients}; set a {change} number.")
+    return count
 
 
 def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:

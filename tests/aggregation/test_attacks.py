@@ -110,6 +110,7 @@ def test_label_flippers_train_on_the_labels_of_flipped_data(algorithm, loss):
     "choice, words",
     [
         ("sign_flip:clients=6", "sign_flip: clients=6, but the federation has 5"),
+        ("sign_flip:clients=0.09", "clients=0.09, but the federation has 5; set a larger number"),
         ("label_flip", "label_flip: the model does not say how many classes there are"),
     ],
 )
