@@ -333,6 +333,11 @@ class Observer(NamedTuple):
     read: Callable
 
 
+def with_client_phases(change: Callable, algorithm: Algorithm) -> Algorithm:
+    """Returns an algorithm with its phases that clients take part in changed; change: Phase -> Phase."""
+    return algorithm._replace(phases=tuple(change(phase) if phase.client else phase for phase in algorithm.phases))
+
+
 def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[Update, PyTree]:
     """Runs the client function of a wrapped algorithm on the row `c.state.inner`.
 

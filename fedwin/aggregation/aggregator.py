@@ -46,11 +46,11 @@ class StepCheck:
 
     def __init__(self, label: str, algorithm: Algorithm):
         self.label = label
-        self.last = max((n for n, phase in enumerate(algorithm.phases) if phase.client), default=0)
+        self.last = next((phase for phase in reversed(algorithm.phases) if phase.client), None)
         self.found = False
 
-    def __call__(self, number: int, message) -> bool:
-        """Returns whether the message of phase `number` contains mean steps."""
+    def __call__(self, phase: Phase, message) -> bool:
+        """Returns whether the message of a phase of the algorithm contains mean steps."""
         parts = [x for x in jax.tree.leaves(message, is_leaf=_is_part) if _is_part(x)]
         if any(isinstance(x, core.DerivedFromStep) for x in parts):
             raise UserError(
@@ -58,7 +58,7 @@ class StepCheck:
                 f"and --{self.label.partition('=')[0]} changes the steps alone; choose another --algorithm."
             )
         self.found = self.found or bool(parts)
-        if number == self.last and not self.found:
+        if phase is self.last and not self.found:
             raise UserError(
                 f"{self.label}: clients of this algorithm send no mean step y_i - x that it could change; choose "
                 f"another --algorithm."
@@ -118,17 +118,16 @@ def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
         raise UserError(f"{label}: the algorithm aggregates messages itself (Phase.aggregate); omit --aggregate.")
     check = StepCheck(label, algorithm)
 
-    def with_aggregator(number: int, phase: Phase) -> Phase:
+    def with_aggregator(phase: Phase) -> Phase:
         def aggregate(messages, present):
-            check(number, messages)
+            check(phase, messages)
             is_step = lambda x: isinstance(x, core.MeanStep)
             one = lambda x: _combined(combine, x, present) if is_step(x) else jnp.sum(x, 0)
             return jax.tree.map(one, messages, is_leaf=is_step)
 
         return phase._replace(aggregate=aggregate)
 
-    phases = (with_aggregator(n, phase) if phase.client else phase for n, phase in enumerate(algorithm.phases))
-    return algorithm._replace(phases=tuple(phases))
+    return core.with_client_phases(with_aggregator, algorithm)
 
 
 @AGGREGATORS.register("mean")

@@ -106,7 +106,7 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
         return algorithm
     check = StepCheck(f"attack={attack.name}", algorithm)
 
-    def with_attack(number: int, phase: Phase) -> Phase:
+    def with_attack(phase: Phase) -> Phase:
         honest = phase.client
         assert honest is not None
 
@@ -118,7 +118,7 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
             if attack.poison is not None:
                 c = attack.poison(c, attacks)
             update = honest(down, c)
-            if attack.corrupt is None or not check(number, update.message):
+            if attack.corrupt is None or not check(phase, update.message):
                 return update
             key = jax.random.fold_in(c.key, _KEY)
             sent = lambda step: tree.where(attacks, attack.corrupt(step, key), step)
@@ -126,8 +126,7 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
 
         return phase._replace(client=client)
 
-    phases = (with_attack(n, phase) if phase.client else phase for n, phase in enumerate(algorithm.phases))
-    return algorithm._replace(phases=tuple(phases))
+    return core.with_client_phases(with_attack, algorithm)
 
 
 @ATTACKS.register("none")

@@ -66,12 +66,8 @@ class Changes(NamedTuple):
     def applied(self, algorithm: core.Algorithm) -> core.Algorithm:
         """Returns an algorithm whose clients see the changed examples of the round that they start in."""
 
-        def changed(phase: core.Phase) -> core.Phase:
-            if not self.text or (inner := phase.client) is None:
-                return phase
-            return phase._replace(client=lambda down, c: inner(down, self.of_client(c, c.round)))
-
-        return algorithm._replace(phases=tuple(map(changed, algorithm.phases)))
+        changed = lambda phase: phase._replace(client=lambda down, c: phase.client(down, self.of_client(c, c.round)))
+        return core.with_client_phases(changed, algorithm) if self.text else algorithm
 
     def of_test(self, batches, completed, run_key):
         """Returns test batches [n, B, ...], or a tuple of such, as they are in the last round; may be traced."""

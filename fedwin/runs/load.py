@@ -367,9 +367,8 @@ def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
     prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     solver = _RecordingSolver(**vars(prepared.solver))
     algorithm = prepared.algorithm_of(prepared.setting, solver)
-    last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)
-    phases = (_recorded(p, solver, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
-    algorithm = algorithm._replace(phases=tuple(phases))
+    last = next(phase for phase in reversed(algorithm.phases) if phase.client)
+    algorithm = core.with_client_phases(lambda phase: _recorded(phase, solver, phase is last), algorithm)
     examples = make_examples(federation, prepared.config.examples, Strategy(), len(ids), 1)
     store, rows = examples.load(core.Cohort.of(ids[None]))
     slots = np.arange(len(ids), dtype=np.int32)

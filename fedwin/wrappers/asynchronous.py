@@ -206,12 +206,8 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
         one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
         return phase.wire(tree.map(one, held(ring)[0]), message)
 
-    changed = after(algorithm, init, push)
-    phases = (
-        p._replace(broadcast=lambda params, state: state.own, client=client, wire=wire) if p.client else p
-        for p in changed.phases
-    )
-    return changed._replace(phases=tuple(phases))
+    changed = lambda p: p._replace(broadcast=lambda params, state: state.own, client=client, wire=wire)
+    return core.with_client_phases(changed, after(algorithm, init, push))
 
 
 def resized_ring(ring: np.ndarray, length: int, round: int) -> np.ndarray:

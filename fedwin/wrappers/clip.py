@@ -59,7 +59,6 @@ def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
 
     def wrap(algorithm):
         single_round_trip(algorithm, "clip")
-        phases = (_checked_phase(phase) if phase.client else phase for phase in algorithm.phases)
-        return algorithm._replace(phases=tuple(phases))
+        return core.with_client_phases(_checked_phase, algorithm)
 
     return Wrapper("clip", wrap, bound=bound)

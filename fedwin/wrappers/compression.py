@@ -104,10 +104,7 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
 
         return phase._replace(client=client, wire=wire)
 
-    def wrap(algorithm):
-        phases = (quantized_phase(phase) if phase.client else phase for phase in algorithm.phases)
-        return algorithm._replace(phases=tuple(phases))
-
+    wrap = lambda algorithm: core.with_client_phases(quantized_phase, algorithm)
     return Wrapper("quantize") if bits == 32 else Wrapper("quantize", wrap)
 
 
@@ -226,9 +223,7 @@ def topk(
 
     def wrap(algorithm):
         single_round_trip(algorithm, "topk")
-        phases = (sparse_phase(phase) if phase.client else phase for phase in algorithm.phases)
-        return algorithm._replace(
-            phases=tuple(phases),
+        return core.with_client_phases(sparse_phase, algorithm)._replace(
             client_init=lambda params, id, key: Feedback(
                 algorithm.client_init(params, id, key), tree.zeros_like(params)
             ),

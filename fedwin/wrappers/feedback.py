@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import tree
+from fedwin import core, tree
 from fedwin.core import Algorithm, Observer, Phase, Setting, Variables
 from fedwin.observers.wima import ReadOut, wima
 from fedwin.registry.ranges import NonNegative, PositiveInt, Share
@@ -49,7 +49,7 @@ def _fed_back(setting: Setting, algorithm: Algorithm, average: Observer, feedbac
             return inner(tree.lerp(feedback, params, x.params), state)
 
         inner = phase.broadcast
-        return phase._replace(broadcast=broadcast) if phase.client and feedback else phase
+        return phase._replace(broadcast=broadcast)
 
     wrapped = after(
         algorithm,
@@ -57,7 +57,7 @@ def _fed_back(setting: Setting, algorithm: Algorithm, average: Observer, feedbac
         lambda own, model, inner, round: (average.update(round, model, own), model),
         eval_model=lambda model, state: average.read(model, state.own)[_NAME],
     )
-    return wrapped._replace(phases=tuple(map(with_feedback, wrapped.phases)))
+    return core.with_client_phases(with_feedback, wrapped) if feedback else wrapped
 
 
 def _recursive(share) -> Observer:

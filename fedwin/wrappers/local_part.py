@@ -181,8 +181,7 @@ def local(
             mask = mask_of(params)
             return LocalPart(algorithm.client_init(params, id, key), jnp.zeros((), bool), leaves_of(mask, params))
 
-        return algorithm._replace(
-            phases=tuple(_local_phase(phase, mask_of) if phase.client else phase for phase in algorithm.phases),
+        return core.with_client_phases(lambda phase: _local_phase(phase, mask_of), algorithm)._replace(
             client_init=client_init,
             client_model=personal_model(algorithm, own_part),
         )
@@ -244,8 +243,7 @@ def local_bn(setting: Setting) -> Wrapper:
     def wrap(algorithm):
         if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
             raise UserError("local_bn: the model has no BatchNorm statistics; omit --wrap=local_bn.")
-        return algorithm._replace(
-            phases=tuple(local_phase(phase) if phase.client else phase for phase in algorithm.phases),
+        return core.with_client_phases(local_phase, algorithm)._replace(
             client_init=lambda params, id, key: LocalStatistics(
                 algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
             ),
