@@ -11,7 +11,7 @@ from fedwin.local import Solver
 from fedwin.registry import Choice, import_all
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.asynchronous import ASYNCHRONOUS, STALENESS, asynchronous
-from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, before, unchanged, unwrapped_names
+from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, unchanged, unwrapped_names
 from fedwin.wrappers.ima import Schedule, ima_rate
 
 import_all(__name__, __path__)
@@ -25,7 +25,6 @@ __all__ = [
     "Wrapper",
     "after",
     "asynchronous",
-    "before",
     "build_all",
     "ima_rate",
     "privacy_of",

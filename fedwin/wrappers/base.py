@@ -1,4 +1,4 @@
-"""Building blocks of wrappers: the Wrapper tuple, and steps before or after an algorithm's server function.
+"""Building blocks of wrappers: the Wrapper tuple, and a step after an algorithm's server function.
 
 Averages that only read a trajectory (WIMA, EMA, SWA at a constant rate) are observers, not wrappers.
 """
@@ -6,10 +6,9 @@ Averages that only read a trajectory (WIMA, EMA, SWA at a constant rate) are obs
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from fedwin import core, tree, window
 from fedwin.core import Algorithm, Phase, Variables
@@ -18,10 +17,6 @@ from fedwin.registry import Registry
 from fedwin.schedules import as_schedule
 from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Privacy
-from fedwin.wrappers.messages import check_not_private
-
-# What happens to the server's resettable moments when averaging before the server starts.
-Reset = Literal["none", "at_start", "one_round_only"]
 
 
 def unchanged(x):
@@ -183,52 +178,6 @@ def check_no_old_models(wrapper: str, state) -> None:
             f"{wrapper}: the momentum of this algorithm is the difference of two server models, and clients would get "
             f"another one; choose --algorithm=fedhbm or local_ghb."
         )
-
-
-def with_moments_of(flag, state, source, resettable: Callable[[object], bool]):
-    """Returns a state whose resettable moments are taken from another state, where a flag is true."""
-    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if resettable(x) else x, state, source, is_leaf=resettable)
-
-
-def before(algorithm: Algorithm, init: Callable, update: Callable, reset: Reset = "none", start: int = 0) -> Algorithm:
-    """Returns an algorithm with a step between the sum over the cohort and the server.
-
-    It requires that the server receives the clients' mean step y_i - x and nothing else.
-
-    Args:
-      init: params -> own state.
-      update: (own state, params, mean step, round) -> (own state, the step that the server receives).
-      reset: 'none'; 'at_start': the server's resettable moments are reset in round `start`; 'one_round_only': they
-        do, and regain their earlier values in the next round.
-      start: 0-based round of the reset.
-
-    Raises:
-      UserError: when clients send anything else, or take part more than once per round.
-    """
-    phase = single_round_trip(algorithm, "placement=pre")
-
-    def server(params, state, total, round):
-        check_not_private("ima:placement=pre", total)
-        mean = core.mean_step_of(total)
-        if mean is None or len(jax.tree.leaves(total)) > len(jax.tree.leaves(mean)):
-            raise UserError("placement=pre needs an algorithm whose message is one mean step; use placement=post.")
-        own, delta = update(state.own, params, mean.value, round)
-        inner, resetting = state.inner, round == start
-        if reset != "none":
-            inner = with_moments_of(resetting, inner, algorithm.init(params, jax.random.key(0)), algorithm.resettable)
-        replaced = core.with_mean_step(total, core.Mean(delta, jnp.ones((), mean.weight.dtype)))
-        params, inner = phase.server(params, inner, replaced, round)
-        if reset == "one_round_only":
-            inner = with_moments_of(resetting, inner, state.inner, algorithm.resettable)
-        return params, Wrapped(inner, own)
-
-    return algorithm._replace(
-        init=lambda params, key: Wrapped(algorithm.init(params, key), init(params)),
-        phases=tuple(
-            on_inner_state(p)._replace(server=server) if p.client else on_inner_state(p) for p in algorithm.phases
-        ),
-        eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
-    )
 
 
 def initial_stats(setting: core.Setting, key):

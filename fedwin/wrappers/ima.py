@@ -12,15 +12,27 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin import tree
+from fedwin import core, tree
 from fedwin import window as windows
 from fedwin.core import Setting, Variables
 from fedwin.errors import UserError
 from fedwin.observers.swa import swa as swa_observer
 from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt, Share
 from fedwin.schedules import Start, as_schedule, first_round
-from fedwin.wrappers.base import WRAPPERS, Reset, Wrapper, after, before, initial_stats, unchanged
+from fedwin.wrappers.base import (
+    WRAPPERS,
+    Wrapped,
+    Wrapper,
+    after,
+    initial_stats,
+    on_inner_state,
+    single_round_trip,
+    unchanged,
+)
+from fedwin.wrappers.messages import check_not_private
 
+# What happens to the server's resettable moments when averaging before the server starts.
+Reset = Literal["none", "at_start", "one_round_only"]
 Schedule = Literal["exp", "exp_compound", "const", "cyclic", "epoch", "none"]
 
 
@@ -84,23 +96,51 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
 
 
 def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
-    """Averages the clients' means before the server optimizer, and the statistics after it."""
+    """Averages the clients' means before the server optimizer, and the statistics after it.
 
-    def update(own, params, delta, round):
-        own, target = mean.push(own, tree.add(params, delta), round)
-        if mean.size == 1:
-            return own, delta
-        return own, tree.where(round >= mean.start, tree.sub(target, params), delta)
+    In round `mean.start` the server's resettable moments are reset, unless `reset` is 'none'; with 'one_round_only'
+    they regain their earlier values in the next round.
 
-    algorithm = before(algorithm, mean.empty, update, reset, mean.start)
+    Raises:
+      UserError: when clients send anything but their mean step y_i - x, or take part more than once per round.
+    """
+    phase, resettable = single_round_trip(algorithm, "placement=pre"), algorithm.resettable
+    taken = lambda flag, state, source: jax.tree.map(
+        lambda x, y: tree.where(flag, y, x) if resettable(x) else x, state, source, is_leaf=resettable
+    )
+
+    def server(params, state, total, round):
+        check_not_private("ima:placement=pre", total)
+        step = core.mean_step_of(total)
+        if step is None or len(jax.tree.leaves(total)) > len(jax.tree.leaves(step)):
+            raise UserError("placement=pre needs an algorithm whose message is one mean step; use placement=post.")
+        delta = step.value
+        own, target = mean.push(state.own, tree.add(params, delta), round)
+        if mean.size > 1:
+            delta = tree.where(round >= mean.start, tree.sub(target, params), delta)
+        inner, resetting = state.inner, round == mean.start
+        if reset != "none":
+            inner = taken(resetting, inner, algorithm.init(params, jax.random.key(0)))
+        replaced = core.with_mean_step(total, core.Mean(delta, jnp.ones((), step.weight.dtype)))
+        params, inner = phase.server(params, inner, replaced, round)
+        if reset == "one_round_only":
+            inner = taken(resetting, inner, state.inner)
+        return params, Wrapped(inner, own)
+
+    on_inner = algorithm._replace(
+        init=lambda params, key: Wrapped(algorithm.init(params, key), mean.empty(params)),
+        phases=tuple(map(on_inner_state, algorithm.phases)),
+        eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
+    )
+    averaged = core.with_client_phases(lambda phase: phase._replace(server=server), on_inner)
     if tree.is_empty(stats):
-        return algorithm
+        return averaged
 
     def smooth(own, model, inner, round):
-        own, averaged = mean.push(own, model.stats, round)
-        return own, model._replace(stats=averaged)
+        own, stats = mean.push(own, model.stats, round)
+        return own, model._replace(stats=stats)
 
-    return after(algorithm, lambda params, inner, key: mean.empty(stats), smooth)
+    return after(averaged, lambda params, inner, key: mean.empty(stats), smooth)
 
 
 def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
