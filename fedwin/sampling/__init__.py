@@ -17,7 +17,7 @@ from fedwin.sampling.base import (
     make_sampler,
     uniforms,
 )
-from fedwin.sampling.drawing import cohort, cohorts, uniform_sampler
+from fedwin.sampling.drawing import cohort, uniform_sampler
 
 import_all(__name__, __path__)
 
@@ -32,7 +32,6 @@ __all__ = [
     "check_clients_per_round",
     "check_cohort",
     "cohort",
-    "cohorts",
     "first_to_arrive",
     "generator",
     "greatest_staleness",

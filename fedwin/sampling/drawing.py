@@ -22,11 +22,6 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
     return generator(seed, _UNIFORM_TAG, round).choice(num_clients, clients_per_round, replace=False).astype(np.int32)
 
 
-def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_round: int) -> np.ndarray:
-    """Returns the cohorts of several rounds from the 0-based round `first` on, int32 [rounds, C]."""
-    return np.stack([cohort(seed, first + r, num_clients, clients_per_round) for r in range(rounds)])
-
-
 def uniform_sampler(num_clients: int, clients_per_round: int) -> Sampler:
     """Returns a sampler of `clients_per_round` clients, uniform without replacement."""
 

@@ -139,7 +139,7 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
     """
     shape = rounds, width or clients
     ids, present = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    ids[:, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
+    ids[:, :clients] = [sampling.cohort(seed, round, fed.num_clients, clients) for round in range(rounds)]
     present[:, :clients] = True
     return core.Cohort.of(ids, present)
 

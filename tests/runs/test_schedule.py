@@ -27,7 +27,8 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
         found, n_max = cohorts.cohorts(begin, end)
         assert found.ids.shape == (5, 3) and n_max == 2
         assert found.present[: end - begin].all() and not found.present[end - begin :].any()
-        np.testing.assert_array_equal(found.ids[: end - begin], sampling.cohorts(7, begin, end - begin, 30, 3))
+        drawn_anew = [sampling.cohort(7, round, 30, 3) for round in range(begin, end)]
+        np.testing.assert_array_equal(found.ids[: end - begin], drawn_anew)
     assert drawn == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16]
 
 
