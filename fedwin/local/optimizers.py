@@ -59,23 +59,18 @@ def with_decoupled_decay(solve: Solver, optimizer: Callable[[float], optax.Gradi
     return dataclasses.replace(solve, optimizer=optimizer(decoupled), weight_decay=solve.weight_decay - decoupled)
 
 
-def optimizer_of(name: str, momentum: float, weight_decay: float, wd_in_loss: bool):
-    """Returns a local optimizer of optax by its name.
+def with_optimizer(solve: Solver, name: str, momentum: float) -> Solver:
+    """Returns the solver with an optimizer of optax by its name.
 
     adamw and muon decay weights themselves, decoupled from moments; for the others lambda y is part of the direction.
 
     Args:
       name: 'sgd', 'adam', 'adamw', 'adagrad', 'rmsprop', 'yogi' or 'muon'.
       momentum: of 'sgd'.
-      weight_decay: lambda.
-      wd_in_loss: whether the weight decay is part of the loss.
-
-    Returns:
-      (optimizer at unit learning rate, weight decay that the local solver has to apply).
     """
-    if name == "sgd":
-        return optax.sgd(1.0, momentum or None), weight_decay
-    if name in ("adamw", "muon"):
-        decoupled = 0.0 if wd_in_loss else weight_decay
-        return muon(decoupled) if name == "muon" else optax.adamw(1.0, weight_decay=decoupled), weight_decay - decoupled
-    return getattr(optax, name)(1.0), weight_decay
+    if name == "muon":
+        return with_decoupled_decay(solve, muon)
+    if name == "adamw":
+        return with_decoupled_decay(solve, lambda decay: optax.adamw(1.0, weight_decay=decay))
+    optimizer = optax.sgd(1.0, momentum or None) if name == "sgd" else getattr(optax, name)(1.0)
+    return dataclasses.replace(solve, optimizer=optimizer)

@@ -24,7 +24,7 @@ from fedwin.engine.client_evaluation import EvaluatedClients, evaluated_clients
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError, user_code
-from fedwin.local.optimizers import optimizer_of
+from fedwin.local.optimizers import with_optimizer
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS, Model
 from fedwin.personalization import Personalizer
@@ -234,15 +234,13 @@ def seed_keys(seed: int) -> dict[str, jax.Array]:
 def _solver(
     options: LocalOptions, num_rounds: int, loss: Callable, federations: dict[int, Federation], preparation: Callable
 ) -> local.Solver:
-    named = optimizer_of(options.client_optimizer, options.client_momentum, options.weight_decay, options.wd_in_loss)
-    optimizer, weight_decay = named
     # All seeds share one compiled program, which may assume equal client sizes only if all seeds have them.
     sizes = {federation.equal_size for federation in federations.values()}
     largest = max(federation.buckets[-1] for federation in federations.values())
     over_run = {"cosine": cosine, "wsd": warmup_stable_decay}.get(options.lr_schedule)
     rate = options.client_lr
     schedule = over_run(rate, num_rounds) if over_run else exponential(rate, options.lr_decay)
-    return local.Solver(
+    solve = local.Solver(
         loss=loss,
         lr=warmup(schedule, num_rounds, options.lr_warmup) if options.lr_warmup else schedule,
         batch_size=batch_size(options, largest),
@@ -250,14 +248,14 @@ def _solver(
         max_epochs=math.ceil(options.local_epochs),
         batching=options.batching,
         shuffle=options.shuffle,
-        optimizer=optimizer,
         prepare=preparation,
-        weight_decay=weight_decay,
+        weight_decay=options.weight_decay,
         wd_in_loss=options.wd_in_loss,
         clip_norm=options.clip_norm or None,
         equal_size=sizes.pop() if len(sizes) == 1 else None,
         steps=options.local_steps or None,
     )
+    return with_optimizer(solve, options.client_optimizer, options.client_momentum)
 
 
 def _tried(registry: Registry, text: str, federations: dict[int, Federation], failure: str, use: Callable) -> Any:
