@@ -123,11 +123,7 @@ def fedadamw(
 
     def client(down, c):
         params, step, second = down
-
-        def aligned(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
-            g = grad(s.params)
-            return rules.RuleOutput(g.value, tree.scale(-alpha * s.lr, step), g)
-
+        aligned = rules.heavy_ball(lambda s: tree.scale(-alpha * s.lr, step))
         v = tree.map(lambda v, x: jnp.broadcast_to(v, x.shape), second.v, params)
         start = solve.optimizer.init(params)._replace(second=SecondMoment(v, second.zero))
         y = solve(params, c, aligned, optimizer=start)

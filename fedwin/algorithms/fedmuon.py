@@ -112,11 +112,7 @@ def fedmuon(
 
     def client(down, c):
         params, step, momentum = down
-
-        def aligned(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
-            g = grad(s.params)
-            return rules.RuleOutput(g.value, tree.scale(-alpha * s.lr, step), g)
-
+        aligned = rules.heavy_ball(lambda s: tree.scale(-alpha * s.lr, step))
         y = solve(params, c, aligned, optimizer=with_momentum(solve.optimizer.init(params), momentum))
         message = step_with_length(y, params, c, weighting)
         message["momentum"] = core.mean(momentum_of(y.optimizer), core.aggregation_weight(c, weighting))
