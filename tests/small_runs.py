@@ -1,9 +1,10 @@
-"""A small run on the digits, which modules vary; how it is trained, and the lines of its metrics."""
+"""A small run on the digits, which modules vary; how it is trained, the lines of its metrics, and its checkpoints."""
 
 import dataclasses
 import pathlib
 
 import fedwin
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.metrics_log import read_lines
 
 SMALL = fedwin.Config(
@@ -38,3 +39,8 @@ def lines(directory, seed=None):
     found = read_lines(directory / "metrics.jsonl")
     of_seed = [line for line in found if seed is None or line["seed"] == seed]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in of_seed]
+
+
+def leaves(directory, round, seed=0):
+    """Returns name -> leaf of a checkpoint."""
+    return seed_checkpoints(directory, seed).load(round)[0]

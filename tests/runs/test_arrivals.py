@@ -13,7 +13,6 @@ from fedwin import engine, sampling, testing
 from fedwin.clock import CLOCKS, Load
 from fedwin.core import Cohort
 from fedwin.engine.strategy import Strategy
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.choices import check_deadline
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
@@ -22,7 +21,7 @@ from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding, interrupted
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import leaves, lines, run_in, small
 
 K, SIZE, CONCURRENCY, STEPS, LR = 20, 3, 8, 5, 0.1
 RANDOM = np.random.default_rng(0)
@@ -304,10 +303,9 @@ def test_a_seed_is_loaded_with_the_old_models_of_all_seeds(whole):
 def test_old_models_elsewhere_have_the_bits_of_the_device(whole, tmp_path, monkeypatch):
     """In a file, which is not read as a whole, and then on the host, from a checkpoint that refers to the file."""
     monkeypatch.setattr("fedwin.runs.plan.WINDOW_BYTES", 0)  # one round per dispatch
-    leaves = lambda directory: Checkpoints(directory / "checkpoints" / "seed_0").load(8)[0]
-    expected, copy, slots = leaves(whole[0]), tmp_path / "run", len(jax.tree.leaves(whole[1].state.own)[0])
+    expected, copy, slots = leaves(whole[0], 8), tmp_path / "run", len(jax.tree.leaves(whole[1].state.own)[0])
     for place in ("file", "host"):
-        own, found = trained(copy, seeds=[0, 1], window=place).state.own, leaves(copy)
+        own, found = trained(copy, seeds=[0, 1], window=place).state.own, leaves(copy, 8)
         assert {len(leaf) for leaf in jax.tree.leaves(own)} == ({1, slots} if place == "file" else {slots})
         assert lines(copy, seed=0) == lines(whole[0], seed=0) and found.keys() == expected.keys()
         same(*({name: np.asarray(leaf) for name, leaf in each.items()} for each in (found, expected)))

@@ -14,8 +14,7 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.test_start import SMALL as START
-from tests.runs.test_start import leaves
-from tests.small_runs import lines, placed
+from tests.small_runs import leaves, lines, placed
 
 SMALL = dataclasses.replace(START, num_rounds=2, checkpoint_every=1, observe=["wima:window=2"])
 # Floats of A and B in the hidden layer, 64 -> 6.

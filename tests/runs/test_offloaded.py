@@ -17,8 +17,7 @@ from fedwin.runs import checkpoint
 from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.runs.disturbance import flags_of, interrupted, killed_at, started
-from tests.runs.test_start import leaves
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import leaves, lines, run_in, small
 
 PLACES = ("device", "host", "file")
 # Rows of clients; windows longer and shorter than a dispatch (one goes round its ring in it more than once), averages

@@ -14,9 +14,8 @@ import fedwin
 from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
-from fedwin.runs.checkpoint import Checkpoints
 from tests.runs.disturbance import ROOT, flags_of, free_port
-from tests.small_runs import lines
+from tests.small_runs import leaves, lines
 
 SETTING = dict(
     dataset="digits",
@@ -93,13 +92,9 @@ def at_round(directory, round):
         time.sleep(0.02)
 
 
-def leaves(directory):
-    return Checkpoints(directory / "checkpoints" / "seed_0").load(SETTING["num_rounds"])[0]
-
-
 def assert_same_bits(one, other):
     assert lines(one) == lines(other)
-    assert_same_leaves(leaves(one), leaves(other))
+    assert_same_leaves(*(leaves(directory, SETTING["num_rounds"]) for directory in (one, other)))
 
 
 def assert_same_leaves(these, those):
@@ -198,8 +193,9 @@ def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_pa
     killed.ended(PATIENCE)
     alone = Processes(1, directory, devices=devices)
     assert alone.ended() == [0], alone.errors(0)
-    for name, value in leaves(one_process).items():
-        np.testing.assert_allclose(leaves(directory)[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+    mine, theirs = (leaves(place, SETTING["num_rounds"]) for place in (directory, one_process))
+    for name, value in theirs.items():
+        np.testing.assert_allclose(mine[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.slow

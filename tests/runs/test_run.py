@@ -18,8 +18,7 @@ from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome, interrupted
-from tests.runs.test_start import leaves
-from tests.small_runs import lines, placed, run_in, small
+from tests.small_runs import leaves, lines, placed, run_in, small
 
 SMALL = dataclasses.replace(
     RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3

@@ -18,13 +18,9 @@ from fedwin.runs.prepare import prepare, seed_keys
 from fedwin.runs.start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
 from tests.refusals import refused
-from tests.small_runs import lines, placed, small
+from tests.small_runs import leaves, lines, placed, small
 
 SMALL = small(model="digits_mlp:hidden=6", num_clients=10, clients_per_round=2, num_rounds=1, eval_every=1)
-
-
-def leaves(directory, round, seed=0):
-    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)[0]
 
 
 @pytest.fixture(scope="module")
