@@ -52,10 +52,10 @@ def config_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> Config:
     return Config(**values)
 
 
-def given_fields(flag_values: flags.FlagValues = flags.FLAGS) -> set[str]:
+def given_fields() -> set[str]:
     """Returns the fields whose flags are set on the command line or in a flagfile."""
     names = [field.name for field in dataclasses.fields(Config)]
-    return {name for name in names if flag_of(name) in flag_values and flag_values[flag_of(name)].present}
+    return {name for name in names if flag_of(name) in flags.FLAGS and flags.FLAGS[flag_of(name)].present}
 
 
 def fields() -> dict[str, dataclasses.Field]:

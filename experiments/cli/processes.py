@@ -23,16 +23,16 @@ def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     return {TITLE: list(NAMES)}
 
 
-def join(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+def join() -> None:
     """Joins the other processes if the flags ask for it.
 
     Raises:
       UserError: flags that contradict each other, or processes that can't be reached.
     """
-    if "distributed" not in flag_values:
+    if "distributed" not in flags.FLAGS:
         return
-    address, number, process = (flag_values[name].value for name in NAMES[1:])
-    if not flag_values["distributed"].value and (address, number, process) == (None, None, None):
+    address, number, process = (flags.FLAGS[name].value for name in NAMES[1:])
+    if not flags.FLAGS["distributed"].value and (address, number, process) == (None, None, None):
         return
     jax_config.set_collective_timeouts()
     multi_process.join(address, number, process)

@@ -22,10 +22,10 @@ ROTARY_BASE = 10_000
 EXPANSION = 4
 
 
-def rotate(x, base: float = ROTARY_BASE):
+def rotate(x):
     """Returns queries or keys [B, T, heads, H], H even, with rotary position embeddings (Su et al., 2021).
 
-        (x_i, x_{i+H/2}) <- (x_i cos a - x_{i+H/2} sin a,  x_{i+H/2} cos a + x_i sin a),  a = t base^(-2i/H)
+        (x_i, x_{i+H/2}) <- (x_i cos a - x_{i+H/2} sin a,  x_{i+H/2} cos a + x_i sin a),  a = t 10000^(-2i/H)
 
     at position t = 0, 1, ...; the scalar product of a rotated query and a rotated key depends on the distance of their
     positions alone.
@@ -33,7 +33,7 @@ def rotate(x, base: float = ROTARY_BASE):
     Source: https://arxiv.org/abs/2104.09864
     """
     half = x.shape[-1] // 2
-    frequencies = base ** (-jnp.arange(half) / half)
+    frequencies = ROTARY_BASE ** (-jnp.arange(half) / half)
     angles = (jnp.arange(x.shape[1])[:, None] * frequencies)[:, None]
     wide = tree.at_least_float32(x)
     first, second = wide[..., :half], wide[..., half:]

@@ -38,12 +38,12 @@ def read(location: pathlib.Path) -> dict[str, str]:
     return {name.removesuffix(".txt"): decode(entry) for name, entry in sorted(entries.items())}
 
 
-def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
-    """Joins the speeches of each role with at least `min_speeches`: play -> text becomes `PLAY_ROLE` -> text."""
+def text_by_role(texts: dict[str, str]) -> dict[str, str]:
+    """Joins the speeches of each role with at least two: play -> text becomes `PLAY_ROLE` -> text."""
     result = {}
     for play, text in sorted(texts.items()):
         for role, said in sorted(speeches_by_role(text).items()):
-            if len(said) >= min_speeches:
+            if len(said) > 1:
                 result[re.sub(r"\W+", "_", f"{play}_{role}".upper()).strip("_")] = " ".join(said)
     return result
 
@@ -82,8 +82,8 @@ def is_gutenberg(text: str) -> bool:
     return text.count(AUTHOR) > 1
 
 
-def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
-    """Joins all speeches of each role of at least `min_lines` lines in the complete works, by LEAF's rules.
+def text_by_role_of_gutenberg(text: str) -> dict[str, str]:
+    """Joins all speeches of each role of at least three lines in the complete works, by LEAF's rules.
 
     Everything before the second occurrence of the author (the sonnets) is left out, a play's title is the nearest text
     two to seven lines above the author, and white space is folded to single spaces. Returns `PLAY_ROLE` -> text.
@@ -95,7 +95,7 @@ def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
         title = next((line.strip() for line in reversed(lines[max(at - 7, 0) : at - 1]) if line.strip()), "")
         said = lines_by_role(lines[at + 1 : end], title == UNINDENTED)
         for role, own in said.items():
-            if len(own) >= min_lines and len(said) > 1:  # a play has more than one role
+            if len(own) >= 3 and len(said) > 1:  # a play has more than one role
                 lines_of.setdefault(re.sub(r"\W+", "_", f"{title}_{role}"), []).extend(own)
     return {name: re.sub(" {2,}", " ", "".join(f"{line} " for line in own)) for name, own in lines_of.items()}
 
