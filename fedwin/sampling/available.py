@@ -14,7 +14,7 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveShare, Range, Share
-from fedwin.sampling.base import SAMPLERS, Population, Sampler, check_clients_per_round, size_of_available, uniforms
+from fedwin.sampling.base import SAMPLERS, Population, Sampler, size_of_available, uniforms
 
 # Up to this many clients, all are put in random order at once.
 SMALL = 4096
@@ -56,7 +56,7 @@ def available_clients(population: Population, tag: int, available: Callable, cha
       chance: share of all clients that are available on average, or one for each round of a period, float [T].
     """
     clients, size = population.num_clients, population.clients_per_round
-    check_clients_per_round(size, clients)
+    population.check_clients_per_round()
 
     def draw(seed, round):
         found, count = [np.zeros(0, np.int64)], 0
@@ -285,7 +285,7 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
             f"smaller --num_rounds."
         )
     if not everyone:
-        check_clients_per_round(population.clients_per_round, population.num_clients)
+        population.check_clients_per_round()
     most = population.num_clients if everyone else population.clients_per_round
     come, go = (np.bincount(np.minimum(trace[:, side], length), minlength=length + 1) for side in (1, 2))
     there = np.cumsum(come - go)

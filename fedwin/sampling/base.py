@@ -29,6 +29,16 @@ class Population(NamedTuple):
     seeds: tuple[int, ...]
     sizes: Callable[[int], np.ndarray]
 
+    def check_clients_per_round(self) -> None:
+        """Raises UserError unless 1 <= clients_per_round <= num_clients."""
+        if self.clients_per_round < 1:
+            raise UserError(f"clients_per_round={self.clients_per_round}: a round needs at least 1 client.")
+        if self.clients_per_round > self.num_clients:
+            raise UserError(
+                f"clients_per_round={self.clients_per_round} is more than the federation's {self.num_clients} clients; "
+                f"set --clients_per_round to at most {self.num_clients}."
+            )
+
 
 class Draw(NamedTuple):
     """The clients that the server draws for one round.
@@ -169,7 +179,7 @@ def make_sampler(choice: str | Choice, population: Population, dropout: float = 
     """
     built = SAMPLERS.build(choice, population)
     if not isinstance(built, Sampler):
-        check_clients_per_round(population.clients_per_round, population.num_clients)
+        population.check_clients_per_round()
         most = population.clients_per_round
         built = Sampler(built, population.num_clients, most, 0, most)
     return dataclasses.replace(built, dropout=dropout)
@@ -225,14 +235,3 @@ def check_cohort(ids: np.ndarray, present: np.ndarray) -> None:
         round, position = np.argwhere(again)[0]
         client = ordered[round, position]
         raise UserError(f"cohort {round}: duplicate client {client}; a round draws without replacement.")
-
-
-def check_clients_per_round(clients_per_round: int, num_clients: int) -> None:
-    """Raises UserError unless 1 <= clients_per_round <= num_clients."""
-    if clients_per_round < 1:
-        raise UserError(f"clients_per_round={clients_per_round}: a round needs at least 1 client.")
-    if clients_per_round > num_clients:
-        raise UserError(
-            f"clients_per_round={clients_per_round} is more than the federation's {num_clients} clients; "
-            f"set --clients_per_round to at most {num_clients}."
-        )

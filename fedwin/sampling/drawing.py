@@ -7,7 +7,7 @@ import numpy as np
 from fedwin.data.rng import generator
 from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt, PositiveShare
-from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler, check_clients_per_round
+from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler
 
 _UNIFORM_TAG, _POISSON_SIZE_TAG, _POISSON_TAG, _WEIGHTED_TAG = 0xC0407, 0x9015, 0x9016, 0x3E1647
 _GROUP_TAG, _CYCLIC_TAG = 0xC7C1, 0xC7C2
@@ -43,7 +43,7 @@ def uniform(population: Population) -> Sampler:
       >>> uniform(population).cohort(seed=0, round=0).ids
       array([72, 27, 92], dtype=int32)
     """
-    check_clients_per_round(population.clients_per_round, population.num_clients)
+    population.check_clients_per_round()
     return uniform_sampler(population.num_clients, population.clients_per_round)
 
 
@@ -72,7 +72,7 @@ def poisson(population: Population, *, rate: PositiveShare | None = None) -> Sam
     """
     clients = population.num_clients
     if rate is None:
-        check_clients_per_round(population.clients_per_round, clients)
+        population.check_clients_per_round()
         rate = population.clients_per_round / clients
 
     @functools.cache
@@ -145,7 +145,7 @@ def weighted(population: Population) -> Sampler:
       ([2, 3], [1.0, 0.5])
     """
     clients, size = population.num_clients, population.clients_per_round
-    check_clients_per_round(size, clients)
+    population.check_clients_per_round()
 
     @functools.cache
     def probabilities(seed):
@@ -192,7 +192,7 @@ def cyclic(
       [[1, 0], [2, 3], [4, 5], [0, 1]]
     """
     clients, size = population.num_clients, population.clients_per_round
-    check_clients_per_round(size, clients)
+    population.check_clients_per_round()
     groups = groups or -(-clients // size)
     ranges.check_values("sampling cyclic", ranges.Range(1, clients), groups=groups)
     bounds = np.arange(groups + 1) * clients // groups
