@@ -63,7 +63,7 @@ def write_numbers(item: Item, results: Results, numbers: list[Value], path: path
                 "MB sent": megabytes(results, value),
             }
         rows.append(row)
-    write_csv(path, list(rows[0]), [list(row.values()) for row in rows])
+    write_csv(path, rows)
 
 
 def _csv_row(results: Results, value: Value) -> dict[str, Any]:

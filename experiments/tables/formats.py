@@ -30,10 +30,10 @@ def write_markdown(path: pathlib.Path, title: str, blocks: Sequence[str]) -> Non
     replace_text(path, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
-def write_csv(path: pathlib.Path, head: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Writes a CSV file with full precision; None is an empty cell."""
+def write_csv(path: pathlib.Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes a CSV file of rows with the same columns, with full precision; None is an empty cell."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    csv.writer(text, lineterminator="\n").writerows([rows[0], *(row.values() for row in rows)])
     replace_text(path, text.getvalue())
 
 
@@ -42,7 +42,7 @@ def write_runs(path: pathlib.Path, rows: Sequence[dict[str, Any]]) -> None:
     with contextlib.suppress(OSError, csv.Error), path.open(errors="replace", newline="") as file:
         if lost := {row.get("fingerprint") for row in csv.DictReader(file)} - {row["fingerprint"] for row in rows}:
             print(f"note: {path} had {len(lost)} other run(s); their own command writes it again", file=sys.stderr)
-    write_csv(path, list(rows[0]), (row.values() for row in rows))
+    write_csv(path, rows)
 
 
 def shown(interval: Interval) -> Interval:
