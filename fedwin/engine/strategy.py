@@ -154,12 +154,12 @@ def sharded(*, devices: NonNegativeInt = 0, k: NonNegativeInt = 1) -> Strategy:
 STRATEGIES.register("pmap", sharded)
 
 
-def default_name(backend: str, num_devices: int) -> str:
+def default_name(num_devices: int) -> str:
     """Returns the strategy of --strategy=default, by measurements (BUILD_NOTES.md).
 
     CPU: a loop over clients on each core's own device keeps one model in cache; GPU and TPU: one vmap per device.
     """
-    if backend == "cpu":
+    if jax.default_backend() == "cpu":
         return "chunked:k=1" if num_devices == 1 else f"sharded:devices={num_devices},k=1"
     return "vmapped" if num_devices == 1 else f"sharded:devices={num_devices},k=0"
 
@@ -189,7 +189,7 @@ def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strateg
         devices = jax.device_count()
         if multi_process.count() == 1:
             devices = min(devices, clients_per_round or devices)
-        name = default_name(jax.default_backend(), devices)
+        name = default_name(devices)
     strategy = STRATEGIES.build(name)
     if multi_process.count() > 1 and strategy.mesh is None:
         raise UserError(f"strategy={name} uses one device; {multi_process.count()} processes need --strategy=sharded.")

@@ -87,7 +87,7 @@ def as_fedjax(
     _check(choice | numbers, sizes, wrap, observers, compiler_options)
     built = _built(algorithm, choice, more, numbers)
     if strategy == "default":
-        strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
+        strategy = strategies.default_name(jax.local_device_count())
     mapping = strategies.STRATEGIES.build(strategy)
     capacity = Capacity(max_clients, largest, total_examples, mapping.multiple)
     options = compiler_options or jax_config.compiler_options()
