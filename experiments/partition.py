@@ -143,7 +143,7 @@ def draw_picture(
     elif histogram is None:
         raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
     else:
-        figure, axes = (_skew if kind == "skew" else _bubbles)(part, dataset, histogram[:shown])
+        figure, axes = _skew(part, dataset.task, histogram[:shown]) if kind == "skew" else _bubbles(histogram[:shown])
         if (classes := histogram.shape[1]) <= 30:
             names = dataset.class_names if len(dataset.class_names or ()) == classes else range(classes)
             axes.set_yticks(range(classes), list(map(str, names)))
@@ -173,7 +173,7 @@ def _examples(part: data.Partition, dataset: data.Dataset, count: int, changes: 
     return figure, axes
 
 
-def _bubbles(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):
+def _bubbles(histogram: np.ndarray):
     from matplotlib import colormaps
 
     clients, classes = histogram.shape
@@ -192,7 +192,7 @@ def _bubbles(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray)
     return figure, axes
 
 
-def _skew(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):
+def _skew(part: data.Partition, task: str, histogram: np.ndarray):
     figure, (heat, sizes, distances) = style.subplots(1, 3, figsize=(14.0, 4.0))
     shares = style.PERCENT * histogram / histogram.sum(1, keepdims=True)
     image = heat.imshow(shares.T, aspect="auto", origin="lower", vmin=0, vmax=style.PERCENT)
@@ -201,7 +201,7 @@ def _skew(part: data.Partition, dataset: data.Dataset, histogram: np.ndarray):
     sizes.hist(part.sizes, min(BINS, most - least + 3), range=(least - 1.5, most + 1.5), color=style.NEUTRAL)
     sizes.set(xlabel=f"examples of a client; Gini {analysis.gini(part.sizes):.2f}", ylabel="clients")
     largest = {name: most or max(histogram.shape[1] - 1, 1) for name, most in DISTANCES.values()}
-    for name, each in distances_of(part, dataset.task).items():
+    for name, each in distances_of(part, task).items():
         label = f"{name}, of at most {largest[name]:g}: mean {each.mean():.2f}"
         distances.hist(each / largest[name], np.linspace(0, 1, BINS + 1), histtype="step", linewidth=1.5, label=label)
     distances.set(xlabel="distance of labels to those of all clients / largest", ylabel="clients", xlim=(0, 1))

@@ -104,7 +104,7 @@ def _of_item(item: Item, scale: str, store: Results, numbers: list[Value], viewe
     for value in numbers:
         name = f"{value.run.key} ({scale})"
         if name not in viewed:
-            viewed[name] = _viewed(store, value.run, scale, name)
+            viewed[name] = _viewed(store, value.run, name)
         readout = readout_name(value.cell.read)
         if any(curve["readout"] == readout for curve in viewed[name].curves):
             entries[Entry(name, readout, value.cell.row.title, _panel(item, value.cell))] = None
@@ -127,7 +127,7 @@ def _panel(item: Item, cell: Cell) -> str:
     return ", ".join(title for axis, title in several if len(axis) > 1)
 
 
-def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:
+def _viewed(store: Results, run: Run, name: str) -> ViewedRun:
     records = store.records(run)
     lines: dict[tuple[int, int], dict[str, Any]] = {}
     for record in [*_before(store, run), *records]:
