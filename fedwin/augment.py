@@ -34,8 +34,8 @@ AUGMENTATIONS = Registry("augmentation", builds=Augmentation)
 NONE = Augmentation("none", lambda examples, key: examples, needs_images=False)
 
 
-def _flip(images, key):
-    flips = jax.random.bernoulli(key, 0.5, (images.shape[0], 1, 1, 1))
+def _flip(images, key, per_batch=False):
+    flips = jax.random.bernoulli(key, 0.5, (1 if per_batch else images.shape[0], 1, 1, 1))
     return jnp.where(flips, images[:, :, ::-1, :], images)
 
 
@@ -62,13 +62,15 @@ def flip():
 
 
 @AUGMENTATIONS.register("crop_flip")
-def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0):
+def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0, per_batch: bool = False):
     """Crops every image at a random position, then mirrors it with probability 1/2.
 
     Args:
       padding: width of the zeros around the image before it is cropped; by default 4, or 0 if a size is given.
       size: side of the crop, at random in training and from the center in evaluation (images stored at 256 are trained
         on at 224); 0: that of the image.
+      per_batch: draw one position and one mirroring for all images of a batch, as FedJAX and the code released with
+        GHB do.
 
     Raises:
       UserError: for a padding of 0 without a size, or images smaller than the crop.
@@ -100,9 +102,10 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
         to = cut_to(height, width)
         padded = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
         room = jnp.array([height - to[0], width - to[1]]) + 2 * padding
-        corner = jax.random.randint(crop_key, (count, 2), 0, room + 1)
+        corner = jax.random.randint(crop_key, (1 if per_batch else count, 2), 0, room + 1)
+        corner = jnp.broadcast_to(corner, (count, 2))
         crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
-        return _flip(jax.vmap(crop)(padded, corner), flip_key)
+        return _flip(jax.vmap(crop)(padded, corner), flip_key, per_batch)
 
     def from_center(images):
         height, width = cut_to(*images.shape[-3:-1])

@@ -34,6 +34,12 @@ def test_a_random_cut_of_a_larger_image_is_where_it_says_and_everywhere():
     assert counts.sum() == 400 and counts.min() > 8 and abs(mirrored.mean() - 0.5) < 0.1
 
 
+def test_images_of_a_batch_can_share_a_place_and_a_mirroring():
+    train = AUGMENTATIONS.build("crop_flip:size=6,per_batch=true").train
+    cut = np.asarray(jax.vmap(lambda key: train(coordinates(5, 8, 10), key))(jax.random.split(KEY, 200)))
+    assert (cut == cut[:, :1]).all() and len(np.unique(cut[:, 0], axis=0)) == 2 * 3 * 5
+
+
 def test_the_central_cut_is_evaluated_and_the_network_is_of_its_size():
     images = coordinates(3, 8, 10)
     for text in ("crop_flip:size=6", "crop_flip", "flip", "none"):
