@@ -1,6 +1,5 @@
 """Parts of the model, or its statistics, that stay with the client."""
 
-import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -95,6 +94,7 @@ def _taking_turns(share: float, mask_of: Callable) -> Callable:
 
 def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
     """Returns the phase with parameters that stay with the client; mask_of: params -> tree of booleans."""
+    cleared = lambda mask, step: step._replace(total=select(mask, tree.zeros_like(step.total), step.total))
 
     def client(down, c):
         params, state = down
@@ -111,25 +111,25 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
         step_of("local", update.message, whole=True)
         # A client without examples has weight 0, and 0 / 0 would be NaN.
         trained = tree.where(step.weight > 0, tree.add(start, step.value), start)
-        shared = select(mask, tree.zeros_like(step.total), step.total)
         return update._replace(
-            message=core.with_mean_step(update.message, core.Mean(shared, step.weight)),
+            message=core.with_mean_step(update.message, cleared(mask, step)),
             state=LocalPart(inner, jnp.ones((), bool), leaves_of(mask, trained)),
         )
 
     def server(params, state, total, round):
+        mask = mask_of(params)
+        # Noise of an outer wrapper must not reach the clients' part, not even by a momentum that they receive (FedCM).
+        total = core.map_mean_steps(lambda step: cleared(mask, step), total)
         new, state = phase.server(params, state, total, round)
-        # The step is 0 there, but an outer wrapper may have added noise to it.
-        return select(mask_of(params), params, new), state
+        return select(mask, params, new), state
 
     def wire(down, message):
-        params, state = down
-        mask = mask_of(params)
-        received, sent = phase.wire(jax.eval_shape(phase.broadcast, params, state), message)
-        shared = lambda node: node._replace(total=leaves_of(jax.tree.map(lambda m: not m, mask), node.total))
-        unsent = sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves_of(mask, params))
-        rest = jax.ShapeDtypeStruct((tree.nbytes(received) - unsent,), jnp.uint8)
-        return rest, core.map_mean_steps(shared, sent)
+        others = jax.tree.map(lambda inside: not inside, mask_of(down[0]))
+        # In the model, in the step, and in a momentum that is sent with the model: that is 0 in the local part.
+        is_model = lambda node: jax.tree.structure(node) == jax.tree.structure(others)
+        shared = lambda node: leaves_of(others, node) if is_model(node) else node
+        whole = phase.wire(jax.eval_shape(phase.broadcast, *down), message)
+        return jax.tree.map(shared, whole, is_leaf=is_model)
 
     broadcast = lambda params, state: (params, state)
     return phase._replace(broadcast=broadcast, client=client, server=server, wire=wire)

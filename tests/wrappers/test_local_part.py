@@ -24,14 +24,16 @@ def test_the_local_part_is_not_transmitted():
     whole, classifier, features = (count(a) for a in (p.build("fedavg"), built(p), built(p, part="features")))
     # 8 numbers in the hidden layer, 15 in the last one, 4 statistics.
     assert whole == (4 * 27, 4 * 27) and classifier == (4 * 12, 4 * 12) and features == (4 * 19, 4 * 19)
+    assert count(built(p, "fedcm")) == (4 * 20, 4 * 12)  # and momentum
 
 
 def test_noise_of_an_outer_wrapper_does_not_reach_the_servers_part():
     p = testing.classification()
     params = p.variables.params
     noise = core.MeanStep(jax.tree.map(lambda x: x + 1.0, params), 1.0 * np.ones(()))
-    moved, _ = built(p).phases[0].server(params, (), {"delta": noise}, 0)
+    moved, momentum = built(p, "fedcm").phases[0].server(params, params, {"delta": noise}, 0)
     jax.tree.map(np.testing.assert_array_equal, moved["last"], params["last"])
+    assert not any(map(np.any, jax.tree.leaves(momentum["last"])))
     assert np.abs(moved["hidden"]["kernel"] - params["hidden"]["kernel"]).min() > 0.1
 
 

@@ -109,10 +109,8 @@ def test_bytes_are_those_of_values_and_positions():
 @pytest.mark.parametrize("part", ["features", "classifier"])
 def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
     p = testing.classification()
-    algorithm, params = (
-        p.build("fedavg", *build_all([f"local:part={part}", "topk:share=0.2"], p.setting)),
-        p.variables[0],
-    )
+    params = p.variables.params
+    algorithm = p.build("fedavg", *build_all([f"local:part={part}", "topk:share=0.2"], p.setting))
     (phase,) = algorithm.phases
     down = phase.broadcast(params, algorithm.init(params, KEY))
     message = phase.client(down, p.client(0, algorithm.client_init(params, 0, KEY))).message
