@@ -150,9 +150,11 @@ def _count(step: core.Mean, share: float) -> int:
 def _sparse(step: core.Mean, share: float, bits: int):
     """Returns the shapes in which a step is sent: values and positions of the kept entries, if they are smaller."""
     leaves, count = jax.tree.leaves(step.total), _count(step, share)
-    values = jax.ShapeDtypeStruct((count,), jnp.result_type(*(leaf.dtype for leaf in leaves)))
+    dtype, arrays = jnp.result_type(*(leaf.dtype for leaf in leaves)), len(leaves) if bits == 32 else 1
+    # An outer `quantize` has a scale for each array. The data decide in which the entries are; equal parts are counted.
+    values = [jax.ShapeDtypeStruct(((count + place) // arrays,), dtype) for place in range(arrays)]
     if bits < 32:
-        values = jax.ShapeDtypeStruct((sent_bytes(values, bits),), jnp.uint8)
+        values = [jax.ShapeDtypeStruct((sent_bytes(values[0], bits),), jnp.uint8)]
     sparse = {"values": values, "positions": jax.ShapeDtypeStruct((count,), jnp.int32)}
     return sparse if tree.nbytes(sparse) < tree.nbytes(step.total) else step
 
@@ -223,11 +225,9 @@ def topk(
 
     def wrap(algorithm):
         single_round_trip(algorithm, "topk")
+        init = lambda params, id, key: Feedback(algorithm.client_init(params, id, key), tree.zeros_like(params))
         return core.with_client_phases(sparse_phase, algorithm)._replace(
-            client_init=lambda params, id, key: Feedback(
-                algorithm.client_init(params, id, key), tree.zeros_like(params)
-            ),
-            client_model=personal_model(algorithm),
+            client_init=init, client_model=personal_model(algorithm)
         )
 
     return Wrapper("topk") if share == 1 and bits == 32 else Wrapper("topk", wrap)

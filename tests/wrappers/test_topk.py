@@ -100,10 +100,10 @@ def test_bytes_are_those_of_values_and_positions():
     assert count("fedavg", "topk:share=0.6") == plain
     # SCAFFOLD's second sum is sent as it is.
     assert count("scaffold", "topk:share=0.1").up == sparse.up + 4 * size
-    # Values of 8 bits, one scale, positions of 4 bytes.
+    # Values of 8 bits, a scale for each of three arrays, positions of 4 bytes; a value alone is its own scale.
     refused("wrap=quantize: --wrap=topk after it adds", build_all, ["quantize", "topk"], p.setting)
-    both = count("fedavg", "topk:share=0.1", "quantize:bits=8")
-    assert both.up - (plain.up - 4 * size) == kept + 4 + 4 * kept
+    ten, three = (count("fedavg", f"topk:share={share}", "quantize:bits=8").up for share in (0.4, 0.1))
+    assert [ten, three] == [plain.up - 4 * size + sent for sent in (10 + 3 * 4 + 10 * 4, 3 * 4 + 3 * 4)]
 
 
 @pytest.mark.parametrize("part", ["features", "classifier"])
@@ -116,7 +116,7 @@ def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
     message = phase.client(down, p.client(0, algorithm.client_init(params, 0, KEY))).message
     sent = sum(int((x != 0).sum()) for x in jax.tree.leaves(core.mean_step_of(message).total))
     counted = phase.wire(*jax.eval_shape(lambda *both: both, down, message))[1]
-    assert (sent,) == counted["delta"]["values"].shape
+    assert (sent,) == counted["delta"]["positions"].shape
 
 
 def test_ties_keep_the_number_of_entries():
