@@ -1,7 +1,7 @@
 """DiLoCo on Shakespeare's plays: windows over the outer steps against a decay of the inner rate at equal budget."""
 
+import dataclasses
 import pathlib
-from typing import Any
 
 from ..ima.settings import averaging
 from ..items import Item, Override, Variation, columns
@@ -63,28 +63,24 @@ OVERRIDES = tuple(
     for setting in SETTINGS
 )
 BEST = tuple(Override(Variation(f"best_{'_'.join(key)}", paper=best), key[1:], key[:1]) for key, best in _BEST.items())
-COMMON: dict[str, Any] = dict(
-    base=Variation("plays", paper=PLAYS, measure=MeanLoss()),
-    columns=SETTINGS,
-    seeds=(0, 1, 2, 3, 4),
-)
-
 MODEL = Variation("base", "last model")
-
 
 TABLE4 = Item(
     name="survey/table4",
+    base=Variation("plays", paper=PLAYS, measure=MeanLoss()),
     rows=(MODEL, *READOUTS, FED_BACK, DECAY, *SINGLE),
+    columns=SETTINGS,
     overrides=(*OVERRIDES, *BEST),
     paired=True,
-    **COMMON,
+    seeds=(0, 1, 2, 3, 4),
 )
-FIGURE2 = Item(
+FIGURE2 = dataclasses.replace(
+    TABLE4,
     name="survey/figure2",
     rows=(MODEL, *(row for row in READOUTS if row.name in ("wima20", "ema")), DECAY),
     overrides=BEST,
+    paired=False,
     draw="curves",
-    **COMMON,
 )
 
 ITEMS = (TABLE4, FIGURE2)
