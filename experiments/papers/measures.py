@@ -109,7 +109,7 @@ class MeanLast(Measure):
 
 @dataclasses.dataclass(frozen=True)
 class MeanLoss(Measure):
-    """Mean test loss of the last rounds: of a language model, nats per token."""
+    """Mean test loss of the last rounds: of a language model, nats per position of a row, its padding included."""
 
     unit: str = NATS
     name: str = "loss"
