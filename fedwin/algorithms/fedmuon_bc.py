@@ -66,7 +66,7 @@ def corrected_muon(beta: float, steps: int, weight_decay: float) -> optax.Gradie
 @ALGORITHMS.register(
     "fedmuon_bc",
     paper="takezawa2025fedmuon",
-    instances=("fedmuon_bc:beta=0.5,newton_schulz=1",),
+    instances=("fedmuon_bc:newton_schulz=1",),
     down="2",
     up="2",
     server="2",
