@@ -1,5 +1,7 @@
 """Quantity-based label skew: every client holds the same number of classes."""
 
+import warnings
+
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
@@ -15,7 +17,8 @@ def quantity(
 ) -> Partition:
     """Assigns s classes to each client, k mod C and s - 1 random ones; splits a class evenly among its holders.
 
-    Client sizes differ. With fewer clients than classes, examples of classes without a holder are left out.
+    Client sizes differ. With fewer clients than classes, examples of classes without a holder are left out. A class
+    with fewer examples than holders gives none to some of them; a warning reports how many clients miss a class.
 
     Args:
       classes: number of classes per client s, <= C.
@@ -41,11 +44,16 @@ def quantity(
         others = np.delete(np.arange(num_classes), first)
         holds[k, first] = True
         holds[k, rng.choice(others, classes - 1, replace=False)] = True
-    lists: list[list] = [[np.zeros(0, np.int64)] for _ in range(num_clients)]
+    parts: list[list] = [[np.zeros(0, np.int64)] for _ in range(num_clients)]
     for c in range(num_classes):
         holders = np.flatnonzero(holds[:, c])
         rows = rng.permutation(np.flatnonzero(labels == c))
         if len(holders):
             for holder, part in zip(holders, np.array_split(rows, len(holders))):
-                lists[holder].append(part)
-    return pack(dataset, [rng.permutation(np.concatenate(parts)) for parts in lists], "quantity")
+                parts[holder].append(part)
+    lists = [rng.permutation(np.concatenate(each)) for each in parts]
+    fewer = sum(0 < len(np.unique(labels[rows])) < classes for rows in lists)
+    warning = f"classes have fewer examples than holders; clients with fewer than {classes} classes: {fewer}"
+    if fewer:
+        warnings.warn(f"partition 'quantity': {warning}.", stacklevel=2)
+    return pack(dataset, lists, "quantity", **({"warning": warning} if fewer else {}))

@@ -43,9 +43,11 @@ def test_quantity_gives_exactly_s_classes(s, clients):
     part = data.make_partition(balanced(6, 600), f"quantity:classes={s}", clients, 0)
     assert ((part.report["histogram"] > 0).sum(1) == s).all()
     assert (part.report["histogram"] > 0)[np.arange(clients), np.arange(clients) % 6].all()
-    assert part.report["left_out"] == 0
+    assert part.report["left_out"] == 0 and "warning" not in part.report
     for column in part.report["histogram"].T:
         assert np.ptp(column[column > 0]) <= 1
+    with pytest.warns(UserWarning, match="clients with fewer than 2 classes: 2"):  # class 0 has three holders
+        data.make_partition(labeled([0, 1, 1, 1], 2), "quantity:classes=2", 3, 0)
 
 
 def test_counts_follow_the_definition():
