@@ -234,7 +234,6 @@ class ClientProbe:
         client = store.client(
             id=number,
             row=row,
-            slot=number,
             key=jax.random.fold_in(key, number),
             round=shared.round,
             state=own.state,

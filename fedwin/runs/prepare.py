@@ -160,9 +160,7 @@ class PreparedRun:
             evaluated = algorithm.eval_model(core.Variables(run.params, run.stats), run.state)
             check_followed(self.observers, fresh, run, evaluated)
             models = engine.read_out(self.algorithm, self.observers, run)
-            learner = store.client(
-                id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
-            )
+            learner = store.client(id=who[0], row=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max)
             return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
 
         own = own_parts(self.config)
