@@ -1,4 +1,4 @@
-"""Finds all tables and figures: the ITEMS of the modules in the papers' packages."""
+"""Finds all tables and figures: those that the modules in the papers' packages define, alone or in a tuple."""
 
 import functools
 import importlib
@@ -26,7 +26,9 @@ def catalogue() -> dict[str, AnyItem]:
     items: dict[str, AnyItem] = {}
     for paper in PAPERS:
         modules = [importlib.import_module(f"{paper.__name__}.{m.name}") for m in pkgutil.iter_modules(paper.__path__)]
-        own = [item for module in modules for item in getattr(module, "ITEMS", ())]
+        values = [value for module in modules for value in vars(module).values()]
+        each = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+        own = [one for one in each if isinstance(one, AnyItem)]
         items |= {item.name: item for item in sorted(own, key=_order)}
     return items
 

@@ -192,5 +192,3 @@ FIGURE8 = settings.item(
     columns=(settings.RESNET_SILO[2], settings.RESNET_SILO[3]),
     draw="curves",
 )
-
-ITEMS = (FIGURE1, FIGURE2, FIGURE3, FIGURE4A, FIGURE4B, FIGURE5, FIGURE6, FIGURE7, FIGURE8)

@@ -156,5 +156,3 @@ TABLE6 = settings.item(
     columns=CENTRALIZED,
     table=("ghb", "6"),
 )
-
-ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE9, TABLE10, TABLE11)

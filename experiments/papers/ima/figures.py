@@ -100,5 +100,3 @@ FIGURE7B = _sweep(
         for size in WINDOWS
     ),
 )
-
-ITEMS = (FIGURE5, FIGURE6A, FIGURE6B, FIGURE6C, FIGURE7A, FIGURE7B)

@@ -138,5 +138,3 @@ FIGURE7C = settings.analysis(
     options=LINE,
     trend_options=Fields(),
 )
-
-ITEMS = (*FIGURE1, FIGURE1D, *FACTORS, FIGURE5B, FIGURE7C, *FIGURE8, FIGURE9, *FIGURE10)

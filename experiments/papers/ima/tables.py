@@ -104,5 +104,3 @@ TABLE3 = settings.item(
     ),
     table=("ima", "III"),
 )
-
-ITEMS = (TABLE1, TABLE2, TABLE3)

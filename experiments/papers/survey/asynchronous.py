@@ -56,5 +56,3 @@ TABLE8 = dataclasses.replace(
     base=dataclasses.replace(TABLE7.base, measure=AfterSeconds(seconds=SECONDS)),
     variants=WINDOWS,
 )
-
-ITEMS = (TABLE7, TABLE8)

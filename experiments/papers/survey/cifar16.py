@@ -31,5 +31,3 @@ TABLE3 = Item(
     paired=True,
     cifar16=standin.TEXT,
 )
-
-ITEMS = (TABLE3,)

@@ -82,5 +82,3 @@ FIGURE2 = dataclasses.replace(
     paired=False,
     draw="curves",
 )
-
-ITEMS = (TABLE4, FIGURE2)

@@ -39,5 +39,3 @@ TABLE6 = Item(
     paired=True,
     cifar16=standin.TEXT,
 )
-
-ITEMS = (TABLE6,)

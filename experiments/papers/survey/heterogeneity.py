@@ -33,5 +33,3 @@ TABLE1 = Item(
     variants=(Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW)),
     paired=True,
 )
-
-ITEMS = (TABLE1,)

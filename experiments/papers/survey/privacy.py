@@ -70,5 +70,3 @@ TABLE2 = Item(
     paired=True,
     **COMMON,
 )
-
-ITEMS = (FIGURE1, TABLE2)

@@ -124,5 +124,3 @@ FIGURE4 = Item(
     variants=READOUTS,
     draw="curves",
 )
-
-ITEMS = (TABLE9, TABLE10, TABLE11, FIGURE3, FIGURE4)

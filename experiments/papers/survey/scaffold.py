@@ -52,5 +52,3 @@ FIGURE5 = Item(
 FIGURE6 = dataclasses.replace(
     FIGURE5, name="survey/figure6", rows=(*ghb.picked("fedavg"), *methods("augmentation")), columns=FIGURE5.columns[:1]
 )
-
-ITEMS = (TABLE5, FIGURE5, FIGURE6)

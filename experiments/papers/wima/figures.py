@@ -24,12 +24,14 @@ FIGURE1 = settings.item(
 
 # Figure 2
 STARTS = (0.25, 0.5, 0.75)
+# Less than one of 10,000 rounds: a fork so much earlier takes the last model before the average starts into it.
+BEFORE = 5e-5
 
 
 def _swa(start: float, cycle: int) -> Variation:
     wrap = Fields(wrap=[f"swa:start={start},cycle={cycle}"])
     name, label = f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}"
-    return Variation(name, label, wrap, fork=start, lead_rounds=1)
+    return Variation(name, label, wrap, fork=start - BEFORE)
 
 
 FIGURE2 = settings.item(
@@ -71,5 +73,3 @@ FIGURE3 = settings.item(
     draw="sweep",
     axis="clients per round",
 )
-
-ITEMS = (FIGURE1, FIGURE2, FIGURE3)

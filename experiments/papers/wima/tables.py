@@ -110,5 +110,3 @@ TABLE5 = settings.item(
     variants=TABLE5_VARIANTS,
     table=("wima", "5"),
 )
-
-ITEMS = (TABLE2, TABLE3, TABLE4, TABLE5)

@@ -104,6 +104,10 @@ def _over_rounds(number: int, rounds: int, absent: str = "") -> Item:
     )
 
 
+FIGURE3_4 = _over_rounds(4, 4000)
+FIGURE3_5 = _over_rounds(5, 8000, "its stand-ins would be those of Figure 3.4")
+
+
 # Figures of trained models.
 def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
     """Returns what clients forget of each other's data after a round, with and without WSM."""
@@ -129,13 +133,4 @@ LABELS = Analysis(
     base=Variation("partitioned", paper=settings.BASE.paper | settings.CIFAR10.paper, trend=settings.CIFAR10.trend),
     runs=tuple(settings.at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
     options=Fields(clients=10),
-)
-
-ITEMS = (
-    FIGURE3_2,
-    *SWEEPS,
-    _over_rounds(4, 4000),
-    _over_rounds(5, 8000, "its stand-ins would be those of Figure 3.4"),
-    *FORGETTING,
-    LABELS,
 )

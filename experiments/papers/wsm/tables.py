@@ -62,5 +62,3 @@ TABLE3_3 = settings.item(
     variants=settings.VARIANTS,
     table=("wsm", "3.3"),
 )
-
-ITEMS = (TABLE3_1, TABLE3_2, TABLE3_3)
