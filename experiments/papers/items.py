@@ -59,7 +59,6 @@ class Variation:
       trend_read: the read-out at trend scale; None: the same as `read`.
       metric: which of a read-out's metrics counts at paper scale; empty: accuracy.
       fork: share of the rounds from which the run differs from the one without this variation; None: from the start.
-      lead_rounds: how many rounds before `fork` the checkpoint is taken, for a window to fill.
       warm_start: (variation that another run is, part): training starts with that part of the run's last model.
       x: position on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
@@ -78,7 +77,6 @@ class Variation:
     trend_read: str | None = None
     metric: str = ""
     fork: float | None = None
-    lead_rounds: int = 0
     measure: Measure = MeanLast()
     warm_start: tuple["Variation", str] | None = None
     x: float | None = None
@@ -201,7 +199,6 @@ class Reproduced:
     Attributes:
       base: fields that all runs share.
       seeds: at paper scale.
-      trend_seeds: at trend scale.
       stated: claims about it that are not in claims.csv.
       cifar16: the stand-in of CIFAR-10 in words; empty: it has none.
     """
@@ -209,7 +206,6 @@ class Reproduced:
     name: str
     base: Variation
     seeds: tuple[int, ...] = (0, 1, 2)
-    trend_seeds: tuple[int, ...] = TREND_SEEDS
     stated: tuple[Claim, ...] = ()
     cifar16: str = ""
 
@@ -251,7 +247,7 @@ class Reproduced:
 
     def seeds_at(self, scale: str) -> tuple[int, ...]:
         """Returns the seeds at a scale; smoke has the first one of trend."""
-        return {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
+        return {"paper": self.seeds, "trend": TREND_SEEDS}.get(scale, TREND_SEEDS[:1])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -328,7 +324,7 @@ def _at(scale: str, fields: Fields) -> Fields:
 def _forked(run: Run, variation: Variation, fields: Fields, scale: str) -> Run:
     """Returns the fork of a run at the share of its rounds that a variation names."""
     fields = shrunk_wrap(fields) if scale == "smoke" else fields
-    return run.forked(variation.fork or 0.0, fields, variation.lead_rounds)
+    return run.forked(variation.fork or 0.0, fields)
 
 
 def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
@@ -382,8 +378,7 @@ class Analysis(Reproduced):
             if variation.fork is None:
                 runs[variation.name] = Run(_at(scale, shared | own))
             else:
-                forked = Run(_at(scale, shared)).forked(variation.fork, own, variation.lead_rounds)
-                runs[variation.name] = forked
+                runs[variation.name] = Run(_at(scale, shared)).forked(variation.fork, own)
         return runs
 
     def stand_ins(self, scale):

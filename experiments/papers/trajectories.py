@@ -98,12 +98,6 @@ class Run:
         """Returns the Config of the run."""
         return Config(**{**self.fields, **more})
 
-    def forked(self, share: float, fields: Mapping[str, Any], lead_rounds: int = 0) -> "Run":
-        """Returns the run that resumes this one with other fields.
-
-        Args:
-          share: of the rounds after which they differ.
-          lead_rounds: how many rounds earlier the checkpoint is taken; in these both train the same models.
-        """
-        fork_round = math.floor(share * self.num_rounds + 1e-9)
-        return Run(self.fields | fields, Checkpoint(self, max(fork_round - lead_rounds, 0)))
+    def forked(self, share: float, fields: Mapping[str, Any]) -> "Run":
+        """Returns the run that resumes this one with other fields after a share of the rounds."""
+        return Run(self.fields | fields, Checkpoint(self, math.floor(share * self.num_rounds + 1e-9)))
