@@ -151,14 +151,14 @@ def compare(
     return summaries
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and --methods."""
-    groups = config_flags.define(flag_values) | processes.define(flag_values)
-    requirements.define(groups, flag_values)
-    launching.define(groups, flag_values)
+    groups = config_flags.define() | processes.define()
+    requirements.define(groups)
+    launching.define(groups)
     text = "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; may be repeated; by default all, on digits."
-    flags.DEFINE_multi_string("methods", [], text, flag_values=flag_values)
-    return {"methods": ["methods", *picture_format.define(flag_values)], **groups}
+    flags.DEFINE_multi_string("methods", [], text)
+    return {"methods": ["methods", *picture_format.define()], **groups}
 
 
 def main(argv: list[str]) -> None:

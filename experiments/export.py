@@ -20,15 +20,15 @@ from .records import config_of
 ARGUMENTS = "MODEL"
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_string("out", "", "The new file, *.safetensors or *.npz.", flag_values=flag_values)
-    flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0, upper_bound=MOST, flag_values=flag_values)
+    flags.DEFINE_string("out", "", "The new file, *.safetensors or *.npz.")
+    flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0, upper_bound=MOST)
     text = "Folder of the data set's files; empty: as in the run's configuration."
-    flags.DEFINE_string("data_dir", "", text, flag_values=flag_values)
+    flags.DEFINE_string("data_dir", "", text)
     text = "Names and layouts of the arrays: jax, or torch, a state dict whose torch.nn.Module is printed."
-    flags.DEFINE_enum("layout", "jax", ["jax", "torch"], text, flag_values=flag_values)
-    flags.DEFINE_bool("overwrite", False, "Replace an existing file.", flag_values=flag_values)
+    flags.DEFINE_enum("layout", "jax", ["jax", "torch"], text)
+    flags.DEFINE_bool("overwrite", False, "Replace an existing file.")
     return {"flags": ["out", "seed", "layout", "data_dir", "overwrite"]}
 
 

@@ -202,17 +202,18 @@ def _last_lines(log: pathlib.Path) -> tuple[str, str]:
     return ["", *errors][-1], ["no output", *filter(None, lines)][-1]
 
 
-def define(groups: dict[str, list[str]], flag_values: flags.FlagValues = flags.FLAGS) -> None:
+def define(groups: dict[str, list[str]]) -> None:
     """Defines --launcher and --print_jobs among the flags that say how runs are executed."""
     text = "Where runs are executed: local:jobs=2, slurm:time=2h, ray; empty: here, one by one."
-    flags.DEFINE_string("launcher", "", text, flag_values=flag_values)
+    flags.DEFINE_string("launcher", "", text)
     text = "Print the commands of the runs that are left, for xargs or GNU parallel; train none."
-    flags.DEFINE_bool("print_jobs", False, text, flag_values=flag_values)
+    flags.DEFINE_bool("print_jobs", False, text)
     groups["execution"] += FLAGS
 
 
-def chosen(values: flags.FlagValues = flags.FLAGS) -> Launcher | None:
+def chosen() -> Launcher | None:
     """Returns the launcher of the flags, and leaves GPUs to its jobs; None: this process trains."""
+    values = flags.FLAGS
     if not (values.launcher or values.print_jobs):
         return None
     if values.dry_run or multi_process.is_joined():

@@ -14,7 +14,6 @@ same command resumes after an interruption, and can be started several times wit
 share the runs. With --distributed they compute each run jointly.
 """
 
-from typing import Any
 
 from absl import flags
 
@@ -52,38 +51,37 @@ TRAINING = (
 )  # fmt: skip
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names of flags, for --help."""
-    own: dict[str, Any] = {"flag_values": flag_values}
-    flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.", **own)
+    flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.")
     text = "Size of the experiments, see above; that of --print_flags is paper unless it is given."
-    flags.DEFINE_enum("scale", "trend", SCALES, text, **own)
+    flags.DEFINE_enum("scale", "trend", SCALES, text)
     for axis in AXES:
-        flags.DEFINE_list(f"{axis}s", [], f"Only these {axis}s, by name; empty: all.", **own)
-        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", **own)
-    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", **own)
+        flags.DEFINE_list(f"{axis}s", [], f"Only these {axis}s, by name; empty: all.")
+        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.")
+    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.")
     text = "Number of seeds of a run that train vmapped in one program; not at paper scale."
-    flags.DEFINE_integer("seeds_at_once", 1, text, lower_bound=1, **own)
-    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", **own)
-    flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.", **own)
-    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", **own)
-    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", **own)
-    flags.DEFINE_bool("afresh", False, "Also train runs with results in experiments/results.", **own)
+    flags.DEFINE_integer("seeds_at_once", 1, text, lower_bound=1)
+    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.")
+    flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.")
+    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.")
+    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.")
+    flags.DEFINE_bool("afresh", False, "Also train runs with results in experiments/results.")
     text = "Train this many random stored runs again, one seed each, and compare all evaluations."
-    flags.DEFINE_integer("verify", None, text, lower_bound=1, **own)
-    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", **own)
+    flags.DEFINE_integer("verify", None, text, lower_bound=1)
+    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.")
     text = "Write RESULTS.md from the stored results, at the end; an installed package writes it into --out_dir."
-    flags.DEFINE_bool("page", False, text, **own)
-    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", **own)
-    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", **own)
-    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", **own)
+    flags.DEFINE_bool("page", False, text)
+    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.")
+    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.")
+    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.")
     groups = {
         "selection": ["list", "scale", *_CELLS, "seeds"],
         "execution": ["dry_run", "seeds_at_once", "budget", "data_dir", "out_dir"],
-        "results": ["from_results", "keep", "afresh", "verify", "queue", "page", *picture_format.define(flag_values)],
+        "results": ["from_results", "keep", "afresh", "verify", "queue", "page", *picture_format.define()],
         "one cell": ["print_flags", *AXES],
-    } | processes.define(flag_values)
-    launching.define(groups, flag_values)
+    } | processes.define()
+    launching.define(groups)
     return groups
 
 

@@ -33,27 +33,23 @@ from .tables.sweeps import METRICS, Sweep
 MAX_RUNS = 200
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and those of the grid."""
-    groups = config_flags.define(flag_values) | processes.define(flag_values)
-    requirements.define(groups, flag_values)
-    launching.define(groups, flag_values)
+    groups = config_flags.define() | processes.define()
+    requirements.define(groups)
+    launching.define(groups)
     axis = (
         "An axis, FLAG=VALUE,VALUE; ';' between values with commas; repeatable; 'none': no wrapper, observer."
         " A search also takes ranges: client_lr=log:0.001..1, algorithm=fedprox:mu={0.01..1}."
     )
-    flags.DEFINE_multi_string("grid", [], axis, flag_values=flag_values)
+    flags.DEFINE_multi_string("grid", [], axis)
     search = "Which runs: all points of the grid, or optuna:trials=50,seed=0,pruner=median."
-    flags.DEFINE_string("search", "grid", search, flag_values=flag_values)
+    flags.DEFINE_string("search", "grid", search)
     select = f"Metric that ranks the runs ({', '.join(METRICS)}); empty: accuracy or r2, with --val_fraction val_."
-    flags.DEFINE_string("select", "", select, flag_values=flag_values)
-    flags.DEFINE_string(
-        "readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.", flag_values=flag_values
-    )
-    flags.DEFINE_integer(
-        "max_runs", MAX_RUNS, "Most runs of a grid; a larger one is an error.", lower_bound=1, flag_values=flag_values
-    )
-    of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define(flag_values)]
+    flags.DEFINE_string("select", "", select)
+    flags.DEFINE_string("readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.")
+    flags.DEFINE_integer("max_runs", MAX_RUNS, "Most runs of a grid; a larger one is an error.", lower_bound=1)
+    of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define()]
     return {"the grid": of_grid, **groups}
 
 

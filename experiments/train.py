@@ -84,10 +84,10 @@ def main_job(config: Config) -> None:
     print(escape(f"curves: {path}"))
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    groups = config_flags.define(flag_values) | processes.define(flag_values)
-    requirements.define(groups, flag_values)
+    groups = config_flags.define() | processes.define()
+    requirements.define(groups)
     return groups
 
 

@@ -33,9 +33,7 @@ def _entry(flag: flags.Flag) -> list[str]:
     return [left.ljust(LEFT) + lines[0], *(" " * LEFT + line for line in lines[1:])]
 
 
-def text(
-    program: str, doc: str, groups: Mapping[str, Sequence[str]], flag_values: flags.FlagValues = flags.FLAGS
-) -> str:
+def text(program: str, doc: str, groups: Mapping[str, Sequence[str]]) -> str:
     """Returns the help of a subcommand.
 
     Args:
@@ -45,5 +43,5 @@ def text(
     """
     lines = [doc.strip(), "", f"usage: {program} [--flag=value ...]"]
     for title, names in groups.items():
-        lines += [f"{title}:", *(line for name in names for line in _entry(flag_values[name]))]
+        lines += [f"{title}:", *(line for name in names for line in _entry(flags.FLAGS[name]))]
     return "\n".join([*lines, *END])

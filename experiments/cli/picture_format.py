@@ -10,16 +10,16 @@ FORMATS = ("png", "pdf", "svg")
 NAME = "format"
 
 
-def define(flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+def define() -> list[str]:
     """Defines the flag; returns its name in a list."""
     text = "Format of the pictures; by default that of the suffix, or png. pdf and svg have their fonts embedded."
-    flags.DEFINE_enum(NAME, None, FORMATS, text, flag_values=flag_values)
+    flags.DEFINE_enum(NAME, None, FORMATS, text)
     return [NAME]
 
 
-def chosen(flag_values: flags.FlagValues = flags.FLAGS) -> str:
-    """Returns the format of pictures whose names are not the user's; png where no subcommand defined the flag."""
-    return (NAME in flag_values and flag_values[NAME].value) or FORMATS[0]
+def chosen() -> str:
+    """Returns the format of pictures whose names are not the user's."""
+    return flags.FLAGS[NAME].value or FORMATS[0]
 
 
 def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool = True) -> str:

@@ -11,15 +11,15 @@ TITLE = "several processes"
 NAMES = ["distributed", "coordinator_address", "num_processes", "process_id"]
 
 
-def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
     text = "Join the other processes that SLURM, Open MPI or the Cloud TPU runtime has started."
-    flags.DEFINE_bool("distributed", False, text, flag_values=flag_values)
+    flags.DEFINE_bool("distributed", False, text)
     text = "HOST:PORT of process 0; with --num_processes and --process_id where no cluster sets them."
-    flags.DEFINE_string("coordinator_address", None, text, flag_values=flag_values)
-    flags.DEFINE_integer("num_processes", None, "Number of processes that compute the run.", flag_values=flag_values)
+    flags.DEFINE_string("coordinator_address", None, text)
+    flags.DEFINE_integer("num_processes", None, "Number of processes that compute the run.")
     text = "Number of this process, from 0; process 0 writes the files."
-    flags.DEFINE_integer("process_id", None, text, flag_values=flag_values)
+    flags.DEFINE_integer("process_id", None, text)
     return {TITLE: list(NAMES)}
 
 

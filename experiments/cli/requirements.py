@@ -55,10 +55,10 @@ def completed(config: Config, directory) -> tuple[list[int], list[int]]:
     return list(done.values()), left
 
 
-def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
+def define(groups: dict[str, list[str]]) -> None:
     """Defines --dry_run among the flags that say how a run is computed."""
     text = "Time a few rounds, print the requirements (memory, disk, rounds, hours), and write nothing."
-    flags.DEFINE_bool("dry_run", False, text, flag_values=flag_values)
+    flags.DEFINE_bool("dry_run", False, text)
     groups["execution"].append("dry_run")
 
 

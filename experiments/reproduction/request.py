@@ -77,8 +77,8 @@ class Request:
             out_dir=pathlib.Path(values.out_dir),
             seeds=tuple(dict.fromkeys(map(int, values.seeds))),
             budget=seconds_of(values.budget),
-            form=picture_format.chosen(values),
-            launcher=launching.chosen(values),
+            form=picture_format.chosen(),
+            launcher=launching.chosen(),
             **{name: getattr(values, name) for name in names},
         )
 

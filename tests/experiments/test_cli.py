@@ -95,11 +95,11 @@ def test_the_module_of_a_subcommand_is_the_subcommand(name):
 
 
 def test_help_shows_defaults_and_the_other_form_of_a_boolean():
-    known = flags.FlagValues()
-    flags.DEFINE_integer("rounds", 7, "Rounds.", flag_values=known)
-    flags.DEFINE_bool("shuffle", True, "Shuffle.", flag_values=known)
-    flags.DEFINE_multi_string("wrap", [], "Wrapper; repeats.", flag_values=known)
-    shown = helptext.text("fedwin name", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
+    with own_flags():
+        flags.DEFINE_integer("rounds", 7, "Rounds.")
+        flags.DEFINE_bool("shuffle", True, "Shuffle.")
+        flags.DEFINE_multi_string("wrap", [], "Wrapper; repeats.")
+        shown = helptext.text("fedwin name", "Doc.", {"group": ["rounds", "shuffle", "wrap"]})
     assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not shuffle." in shown
     assert "repeat this option" not in shown
 

@@ -1,5 +1,6 @@
 """The command lines of the guide's table of tasks."""
 
+import importlib
 import importlib.util
 import os
 import re
@@ -10,12 +11,13 @@ import sys
 import pytest
 from absl import flags
 
-from experiments import cli, compare, export, readme, sweep
+from experiments import cli, readme
 from experiments.cli import config_flags, subcommand
 from fedwin.callbacks import stopping
 from fedwin.callbacks.trackers import TRACKERS
 from fedwin.runs.choices import check_choices
 from fedwin.runs.start import init_source
+from tests.misuse.calls import own_flags
 
 ROOT = readme.README.parent
 PAGE = (ROOT / "experiments" / "guide" / "tasks.md").read_text()
@@ -26,40 +28,23 @@ EXTRAS = {
     "pandas": "pandas", "wrap=dp": "dp_accounting", ".safetensors": "safetensors", "dataset=hf": "datasets",
     "search=optuna": "optuna", "fedwin view": "vl_convert",
 }  # fmt: skip
-# Subcommand -> function that defines its flags; the others define them in the process's own set of flags.
-DEFINE = {
-    "train": config_flags.define,
-    "export": export.define_flags,
-    "compare": compare.define_flags,
-    "sweep": sweep.define_flags,
-}
-
-
-def parsed(line):
-    """Returns (program, subcommand, flags, other arguments) of a line; flags are those of the subcommand."""
-    program, *arguments = shlex.split(line)
-    if program != "fedwin":
-        return program, "", None, arguments
-    name, *rest = arguments
-    values = flags.FlagValues()
-    if name not in DEFINE:
-        assert name in cli.SUBCOMMANDS
-        return program, name, None, rest
-    DEFINE[name](values)
-    subcommand.define_import(values)
-    return program, name, values, values([name, *rest])[1:]
 
 
 @pytest.mark.parametrize("task", LINES)
 def test_a_line_parses_and_its_choices_exist(task):
-    program, name, values, rest = parsed(LINES[task])
+    program, name, *arguments = shlex.split(LINES[task])
     if program != "fedwin":
         assert program in ("python", "tensorboard")
         return
-    assert bool(rest) == (name in ("export", "figure", "curves", "view")), rest
-    if name != "train":
-        return
-    config = config_flags.config_from_flags(values)
+    assert name in cli.SUBCOMMANDS
+    with own_flags():
+        importlib.import_module(f"experiments.{name}").define_flags()
+        subcommand.define_import()
+        rest = flags.FLAGS([name, *arguments])[1:]
+        assert bool(rest) == (name in ("export", "figure", "curves", "view")), rest
+        if name != "train":
+            return
+        config = config_flags.config_from_flags()
     config.check()
     check_choices(config)
     for tracker in config.track:

@@ -5,7 +5,6 @@ import shlex
 import pytest
 from absl import flags
 
-from experiments import train
 from experiments.cli import config_flags
 from experiments.papers import presets
 from experiments.papers.catalogue import item
@@ -48,7 +47,7 @@ def test_files_name_files_and_presets_but_not_themselves(tmp_path):
 def test_a_preset_is_runnable_and_names_command_time_and_numbers(name):
     text = presets.text(name)
     known = flags.FlagValues()
-    train.define_flags(known)
+    config_flags.define(known)
     known(presets.resolve(["train", f"--flagfile={name}"]))
     config = config_flags.config_from_flags(known)
     config.check()

@@ -32,14 +32,14 @@ from tests.refusals import refused
         ("--page", ""),
     ],
 )
-def test_flags_without_effect_are_refused(line, problem, monkeypatch):
-    values_of_flags = reproduce.flags.FlagValues()
-    reproduce.define_flags(values_of_flags)
-    names = values_of_flags(["fedwin reproduce", *line.split()])[1:]
-    monkeypatch.setattr(reproduce, "FLAGS", values_of_flags)
-    if not problem:
-        return reproduce.check_flags(names)
-    refused(problem, reproduce.check_flags, names)
+def test_flags_without_effect_are_refused(line, problem):
+    with calls.own_flags():
+        reproduce.define_flags()
+        names = reproduce.FLAGS(["fedwin reproduce", *line.split()])[1:]
+        if problem:
+            refused(problem, reproduce.check_flags, names)
+        else:
+            reproduce.check_flags(names)
 
 
 def test_hours_of_the_queue_are_those_of_the_stored_runs():
