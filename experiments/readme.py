@@ -25,24 +25,13 @@ PARTS = {
 }
 
 
-def with_part(text: str, name: str, content: str) -> str:
-    """Returns `text` with the part between `<!-- name -->` and `<!-- end of name -->` replaced.
-
-    Raises:
-      ValueError: the part does not exist.
-    """
-    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, opened, rest = text.partition(start)
-    _, closed, after = rest.partition(end)
-    if not (opened and closed):
-        raise ValueError(f"the page has no part '{name}'")
-    return f"{before}{start}{content.rstrip()}\n{end}{after}"
-
-
 def generated(page: str) -> str:
-    """Returns the text of a page of the guide with its generated part up to date."""
+    """Returns the text of a page of the guide, the part between two comments up to date."""
     name, content = PARTS[page]
-    return with_part((GUIDE / page).read_text(), name, content())
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = (GUIDE / page).read_text().split(start)
+    _, after = rest.split(end)
+    return f"{before}{start}{content().rstrip()}\n{end}{after}"
 
 
 def define_flags() -> dict[str, list[str]]:

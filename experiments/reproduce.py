@@ -14,7 +14,6 @@ same command resumes after an interruption, and can be started several times wit
 share the runs. With --distributed they compute each run jointly.
 """
 
-
 from absl import flags
 
 from fedwin import jax_config, multi_process

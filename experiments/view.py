@@ -128,17 +128,14 @@ def write(paths: Sequence[str], title: str, out: pathlib.Path, bundle: str, relo
     print(escape(f"page               {out} ({count}, {len(text.encode()) / 1e6:.1f} MB)"), flush=True)
 
 
-def watch(
-    paths: Sequence[str], shown: Stamps, again: Callable[[], None], every: float, times: int | None = None
-) -> None:
+def watch(paths: Sequence[str], shown: Stamps, again: Callable[[], None], every: float) -> None:
     """Calls a function whenever a run has changed; an error of the user's files, such as a removed folder, is printed.
 
     Args:
       shown: their `stamps` before they were read.
       every: seconds between two looks.
-      times: looks; None: without end.
     """
-    while times is None or times > 0:
+    while True:
         time.sleep(every)
         try:
             if (now := stamps(paths)) != shown:
@@ -146,7 +143,6 @@ def watch(
                 again()
         except UserError as error:
             print(f"note: {error}", file=sys.stderr, flush=True)
-        times = None if times is None else times - 1
 
 
 def main(argv: list[str]) -> None:

@@ -56,12 +56,10 @@ def instruction_set() -> str:
     return f"{platform.machine()}-{hashlib.blake2b(names.encode(), digest_size=6).hexdigest()}"
 
 
-def prune_cache(folder: pathlib.Path, most: int = MOST_BYTES) -> None:
-    """Deletes programs of others, then the least recently used ones until at most `most` bytes are left below a folder.
+def prune_cache(folder: pathlib.Path) -> None:
+    """Deletes programs of others, then the least recently used ones until MOST_BYTES are left below the cache's folder.
 
-    Args:
-      folder: of the cache, with a subfolder per instruction set.
-      most: bytes.
+    It has a subfolder per instruction set.
     """
     programs = []
     for path in folder.glob("*/*"):
@@ -73,7 +71,7 @@ def prune_cache(folder: pathlib.Path, most: int = MOST_BYTES) -> None:
             programs.append((max(stat.st_atime, stat.st_mtime), stat.st_size, path))
     total = sum(size for _, size, _ in programs)
     for _, size, path in sorted(programs):
-        if total <= most:
+        if total <= MOST_BYTES:
             return
         with contextlib.suppress(OSError):
             path.unlink()

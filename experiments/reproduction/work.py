@@ -79,12 +79,7 @@ def follow(data_dir: str) -> None:
 
 
 def work(
-    directories: list[RunDirectory],
-    *,
-    data_dir: str = "",
-    budget: float | None = None,
-    scale: str = "",
-    say: Callable[[str], None] = print,
+    directories: list[RunDirectory], *, data_dir: str = "", budget: float | None = None, scale: str = ""
 ) -> dict[pathlib.Path, str]:
     """Trains all runs that are not finished; those that another process is training are checked again later.
 
@@ -116,7 +111,7 @@ def work(
                         raise BudgetSpent
                     uses = ", ".join(sorted(directory.task.uses)[:4])
                     number = total - len(pending) + 1
-                    say(f"[{number}/{total}] {directory.task.run.config().algorithm} for {uses}")
+                    print(f"[{number}/{total}] {directory.task.run.config().algorithm} for {uses}")
                     try:
                         config = directory.config(data_dir)
                         if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fedwin
@@ -25,8 +25,6 @@ from .comparison import PLAIN, by_seed, megabytes_of
 
 # Seconds between two checks of runs that other processes have locked.
 PAUSE = 2.0
-
-Say = Callable[[str], None]
 
 
 def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool = True) -> None:
@@ -63,14 +61,11 @@ def _finished_summary(config: Config) -> Summary | None:
     return multi_process.broadcast_object(multi_process.run_on_all(read))
 
 
-def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, Summary]:
+def run_all(configs: Mapping[str, Config]) -> dict[str, Summary]:
     """Runs what has not finished yet, and returns label -> summary of all runs.
 
     A run that another process has locked is left to it; at the end this one waits for it, and resumes it if that
     process dies.
-
-    Args:
-      pause: seconds between two checks of locked runs.
     """
     done: dict[str, Summary] = {}
     reported: list[str] = []
@@ -81,16 +76,16 @@ def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUS
                 continue
             try:
                 if (summary := _finished_summary(config)) is None:
-                    say(f"[{number + 1}/{len(configs)}] {label}")
+                    print(f"[{number + 1}/{len(configs)}] {label}")
                     summary = fedwin.run(config)
                 done[label] = summary
             except InUse:
                 busy.append(label)
         if busy and len(done) == before:  # otherwise some may have finished meanwhile
             if busy != reported:
-                say(f"other processes compute {len(busy)} of {len(configs)} runs: {', '.join(busy)}")
+                print(f"other processes compute {len(busy)} of {len(configs)} runs: {', '.join(busy)}")
             reported = busy
-            time.sleep(pause)
+            time.sleep(PAUSE)
     return {label: done[label] for label in configs}
 
 

@@ -73,12 +73,13 @@ def test_a_program_that_cannot_be_cached_is_no_message(nothing_chosen, directory
     assert [str(warning.message) for warning in caught] == ["another"]
 
 
-def test_the_least_recently_used_programs_are_pruned(tmp_path):
+def test_the_least_recently_used_programs_are_pruned(tmp_path, monkeypatch):
     (tmp_path / "cpu").mkdir()
     for age, name in enumerate("abcd"):
         (tmp_path / "cpu" / name).write_bytes(bytes(10))
         os.utime(tmp_path / "cpu" / name, (1000 - age, 1000 - age))
-    jit_cache.prune_cache(tmp_path, most=25)
+    monkeypatch.setattr(jit_cache, "MOST_BYTES", 25)
+    jit_cache.prune_cache(tmp_path)
     assert sorted(path.name for path in (tmp_path / "cpu").iterdir()) == ["a", "b"]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import pathlib
 import shlex
 import shutil
 
@@ -55,47 +56,31 @@ def test_a_run_that_lost_a_seed_does_not_win():
     assert sweeps.ranks({"c": found["c"]}, "accuracy") == {}
 
 
-@pytest.fixture
-def pretended(tmp_path, monkeypatch):
-    """(configs of three points, labels in the order in which they were trained); training leaves a summary."""
+def test_what_another_process_is_at_is_left_to_it_and_taken_over(tmp_path, monkeypatch, capsys):
+    """The first run is another's, which trains the last meanwhile and dies; then it is this one's."""
     configs = grid.configs(Config(out_dir=str(tmp_path)), {"client_lr": [0.1, 0.2, 0.3]})
-    trained = []
+    first, _, last = places = [pathlib.Path(config.out_dir) for config in configs.values()]
+    for place in places:
+        place.mkdir()
+    trained, held = [], contextlib.ExitStack()
+    held.enter_context(locked(first))
+    write_json(last / "summary.json", summary(0.3))
 
     def train(config):
-        with locked(place(config)):
+        with locked(config.out_dir):
             trained.append(config.client_lr)
-            write_json(place(config) / "summary.json", summary(config.client_lr))
         return summary(config.client_lr)
 
-    def place(config):
-        folder = tmp_path / config.out_dir
-        folder.mkdir(exist_ok=True)
-        return folder
-
     def known(config):
-        path = place(config) / "summary.json"
+        path = pathlib.Path(config.out_dir, "summary.json")
         return json.loads(path.read_text()) if path.exists() else None
 
     monkeypatch.setattr(sweeps.fedwin, "run", train)
     monkeypatch.setattr(sweeps, "finished_summary", known)
-    return configs, trained, place
-
-
-def test_what_another_process_is_at_is_left_to_it_and_taken_over(pretended, monkeypatch):
-    """The first run is another's, which trains the last meanwhile and dies; then it is this one's."""
-    configs, trained, place = pretended
-    first, _, last = configs.values()
-    held, said = contextlib.ExitStack(), []
-    held.enter_context(locked(place(first)))
-
-    def while_waiting(seconds):
-        held.close()
-
-    monkeypatch.setattr(sweeps.time, "sleep", lambda seconds: seconds == sweeps.PAUSE and while_waiting(seconds))
-    write_json(place(last) / "summary.json", summary(0.3))
-    found = sweeps.run_all(configs, say=said.append)
-    assert trained == [0.2, 0.1] and list(found) == list(configs)
-    assert said == ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
+    monkeypatch.setattr(sweeps.time, "sleep", lambda seconds: seconds == sweeps.PAUSE and held.close())
+    assert list(sweeps.run_all(configs)) == list(configs) and trained == [0.2, 0.1]
+    lines = ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 @pytest.fixture(scope="module")

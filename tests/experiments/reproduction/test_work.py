@@ -30,11 +30,12 @@ def out_dir(tmp_path_factory):
     out_dir = tmp_path_factory.mktemp("papers")
     found = directories(out_dir)
     with pytest.raises(work.BudgetSpent):
-        work.work(found[:1], budget=0.0, say=lambda line: None)
+        work.work(found[:1], budget=0.0)
     assert not found[0].finished
-    said = []
-    assert work.work(found, say=said.append) == {} and len(said) == 2 and all(each.finished for each in found)
-    assert work.work(directories(out_dir), say=said.append) == {} and len(said) == 2  # nothing is trained twice
+    assert work.work(found) == {} and all(each.finished for each in found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "in_all_processes", None)  # nothing is trained twice
+        assert work.work(directories(out_dir)) == {}
     return out_dir
 
 
@@ -56,17 +57,19 @@ def test_a_forks_curve_continues_that_of_its_parent(out_dir, trained):
 def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path, monkeypatch):
     (directory,) = directories(tmp_path, item("wima/table4"))
     directory.path.mkdir(parents=True)
-    said = []
+    tried, train = [], work.in_all_processes
 
-    def released(line):
-        said.append(line)
-        if len(said) == 2:  # the other process has ended by now, with this run done
+    def released(*given):
+        tried.append(given)
+        if len(tried) == 2:  # the other process has ended by now, with this run done
             shutil.copytree(trained[0].path, directory.path, dirs_exist_ok=True)
+        return train(*given)
 
     monkeypatch.setattr(work, "PATIENCE", 0.01)
+    monkeypatch.setattr(work, "in_all_processes", released)
     with locked(directory.path):
-        assert work.work([directory], say=released) == {}
-    assert directory.finished and len(said) == 2
+        assert work.work([directory]) == {}
+    assert directory.finished and len(tried) == 2
 
 
 def test_a_fork_of_a_run_that_ended_before_it_is_refused(trained, tmp_path):

@@ -62,17 +62,22 @@ def test_a_damaged_run_is_left_out_and_named(folder, capsys):
     refused("config.json", view.read, [str(bad)])
 
 
-def test_watching_writes_again_when_a_run_has_changed(folder, capsys):
+def test_watching_writes_again_when_a_run_has_changed(folder, capsys, monkeypatch):
     path, out = stored(folder / "a.tar.xz", rounds=3), folder / "view.html"
     paths = [str(path), str(stored(folder / "b.tar.xz", rounds=3))]
     shown = view.stamps(paths)
     view.write(paths, "title", out, "", reload=2)
     assert unpacked(out.read_text())["reload"] == 2
     stored(path, rounds=5)
-    view.watch(paths, shown, lambda: view.write(paths, "title", out, ""), every=0, times=3)
+    looks = iter(range(3))
+    monkeypatch.setattr(view.time, "sleep", lambda seconds: next(looks))
+    with pytest.raises(StopIteration):
+        view.watch(paths, shown, lambda: view.write(paths, "title", out, ""), every=0)
     data = unpacked(out.read_text())
     assert [run["settings"]["round"] for run in data["runs"]] == [5, 3] and data["reload"] == 0
     assert capsys.readouterr().out.count("page ") == 2  # once for the change
     path.unlink()
-    view.watch(paths, shown, lambda: None, every=0, times=1)
+    looks = iter(range(1))
+    with pytest.raises(StopIteration):
+        view.watch(paths, shown, lambda: None, every=0)
     assert "note: " in capsys.readouterr().err
