@@ -16,12 +16,6 @@ from tests.small_runs import lines, placed, run_in
 SMALL = dataclasses.replace(CONFIG, num_rounds=12, eval_every=3, final_evals=4, checkpoint_every=5, observe=["ema"])
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "run"
-    return path, run_in(SMALL, path, seeds=[0, 1])
-
-
 class Recorder(Callback):
     """Records its calls; stops a seed at the first evaluation at or after a round."""
 
@@ -36,20 +30,21 @@ class Recorder(Callback):
         return round >= self.stop_at.get(seed, 1000)
 
 
-def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_there_for_good(tmp_path, plain):
-    path, recorder = tmp_path / "run", Recorder({0: 6})
+def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_there_for_good(tmp_path):
+    plain, path, recorder = tmp_path / "plain", tmp_path / "run", Recorder({0: 6})
+    whole = run_in(SMALL, plain, seeds=[0, 1])
     summary = fedwin.run(placed(SMALL, path, seeds=[0, 1]), quiet=True, on_eval=recorder)
     rounds = {0: (0, 3, 6), 1: (0, 3, 6, 9, 10, 11, 12)}
     assert [(round, seed) for round, seed, _ in recorder.seen] == [(r, seed) for seed in (0, 1) for r in rounds[seed]]
     for round, seed, read_outs in recorder.seen:
-        (line,) = (line for line in lines(plain[0], seed) if line["round"] == round)
+        (line,) = (line for line in lines(plain, seed) if line["round"] == round)
         assert read_outs == {name: line[name] for name in ("model", "ema")}
-    expected = [line for line in lines(plain[0], 0) if line["round"] <= 6]
-    assert lines(path) == [*expected, *lines(plain[0], 1)]
+    expected = [line for line in lines(plain, 0) if line["round"] <= 6]
+    assert lines(path) == [*expected, *lines(plain, 1)]
     stopped, finished = summary["seeds"][0], summary["seeds"][1]
     assert (stopped["stopped_at"], stopped["final_round"], stopped["diverged_at"]) == (6, 6, None)
-    assert "stopped_at" not in finished and finished["last"] == plain[1]["seeds"][1]["last"]
-    assert summary["fingerprint"] == plain[1]["fingerprint"]
+    assert "stopped_at" not in finished and finished["last"] == whole["seeds"][1]["last"]
+    assert summary["fingerprint"] == whole["fingerprint"]
     assert Checkpoints(path / "checkpoints" / "seed_0").latest()[0]["round"] == 6
     # final_evals=4: the mean covers the evaluations of rounds 3 to 6.
     assert stopped["last"]["model"]["accuracy"] == np.mean([line["model"]["accuracy"] for line in expected[1:]])

@@ -180,23 +180,14 @@ def test_the_cache_directory_follows_the_environment(monkeypatch):
     assert cache.cache_directory() == pathlib.Path("/home/me/.cache/fedwin")
 
 
-@pytest.fixture
-def homeless(monkeypatch, tmp_path):
-    """A user without HOME and without a passwd entry, in an empty working directory."""
-
-    def getpwuid(number):
-        raise KeyError(number)
-
+def test_without_a_home_nothing_is_cached(tmp_path, monkeypatch):
+    """Without HOME and a passwd entry."""
     for name in ("FEDWIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("pwd.getpwuid", getpwuid)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    return tmp_path / "here"
-
-
-def test_without_a_home_nothing_is_cached(tmp_path, homeless):
-    folder = npz(tmp_path / "one", 1)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    folder, here = npz(tmp_path / "one", 1), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     assert cache.cache_directory() is None
     assert len(data.load("npz", folder).train["y"]) == 4
     refused("no home directory is known; set HOME, or FEDWIN_CACHE_DIR", prepare.prepare, "npz", folder)
@@ -208,7 +199,7 @@ def test_without_a_home_nothing_is_cached(tmp_path, homeless):
         assert len(seen) == 1 and jax.config.jax_compilation_cache_dir is None
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
-    assert not list(homeless.iterdir())
+    assert not list(here.iterdir())
     prepare.prepare("npz", folder, tmp_path / "cache")  # a named folder needs no home
     assert isinstance(data.load("npz", tmp_path / "cache").train["x"], np.memmap)
 

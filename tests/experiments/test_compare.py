@@ -28,18 +28,14 @@ def test_a_method_brings_flags_of_its_own():
         refused("is not --flag=value", compare.parse_method, f"fedavg {flag}", BASE)
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """method -> read-out -> accuracy: digits, one class per client, 10 of 100 clients, mean of the last rounds."""
-    base = placed(BASE, tmp_path_factory.mktemp("compare"), seeds=["0", "1"])
-    return {
-        method: {name: values["accuracy"]["mean"] for name, values in summary["over_seeds"].items()}
-        for method, summary in compare.compare(compare.every_method(), base).items()
-    }
-
-
 @pytest.mark.slow
-def test_behavior_at_scale(found):
+def test_behavior_at_scale(tmp_path):
+    """Digits, one class per client, 10 of 100 clients: means of the last rounds."""
+    summaries = compare.compare(compare.every_method(), placed(BASE, tmp_path, seeds=["0", "1"]))
+    found = {
+        method: {name: values["accuracy"]["mean"] for name, values in summary["over_seeds"].items()}
+        for method, summary in summaries.items()
+    }
     accuracy = {method: values["model"] for method, values in found.items()}
     assert accuracy["scaffold"] > accuracy["fedavg"] and accuracy["fedhbm"] > accuracy["fedavg"]
     assert found["fedavg"]["wima20"] > accuracy["fedavg"]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 
 import jax
 import numpy as np
@@ -105,22 +104,16 @@ def test_other_data_of_the_same_shape_is_refused(own_data):
         refused("was run with an object, dataset=arrays; give it as dataset=", evaluate, own_data)
 
 
-@pytest.fixture
-def with_import(copied, tmp_path, monkeypatch):
-    """The directory of a run that names somebody's file."""
+def test_a_directory_imports_nothing_unless_the_user_names_it(copied, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "somebodys_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
-    contents = json.loads((tmp_path / "run" / "config.json").read_text())
+    contents = json.loads((copied / "config.json").read_text())
     contents["config"]["imports"] = ["somebodys_code.py"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(contents))
-    (tmp_path / "run" / "SHA256SUMS").unlink()
-    return tmp_path / "run"
-
-
-def test_a_directory_imports_nothing_unless_the_user_names_it(with_import):
+    (copied / "config.json").write_text(json.dumps(contents))
+    (copied / "SHA256SUMS").unlink()
     for reads in (load, lambda directory: client_models(directory, [0]), prepared_run):
-        refused("uses the code of somebodys_code.py.* name it: --import", reads, with_import)
-    assert not pathlib.Path("executed").exists()
-    load(with_import, imports=["somebodys_code.py"])
-    assert pathlib.Path("executed").exists()
-    load(with_import)  # named once in this process
+        refused("uses the code of somebodys_code.py.* name it: --import", reads, copied)
+    assert not (tmp_path / "executed").exists()
+    load(copied, imports=["somebodys_code.py"])
+    assert (tmp_path / "executed").exists()
+    load(copied)  # named once in this process

@@ -15,21 +15,12 @@ from tests.refusals import refused
 from .common import drawn
 
 
-@pytest.fixture(scope="module")
-def loaded(finished):
+def test_points_of_a_plane_are_direct_evaluations(finished, tmp_path):
     addresses = [*(f"{finished}@{round}" for round in (1, 2, 3)), f"{finished}:wima2"]
-    return models.loaded(list(map(models.address, addresses)), seed=4), models.named(addresses, seed=4)[1]
-
-
-@pytest.fixture(scope="module")
-def on_plane(loaded):
-    trained, named = loaded
+    trained = models.loaded(list(map(models.address, addresses)), seed=4)
+    _, named = models.named(addresses, seed=4)
     items = list(named.items())
-    return plane.compute(trained[0], dict(items[:3]), dict(items[3:]), points=5)
-
-
-def test_points_of_a_plane_are_direct_evaluations(loaded, on_plane, tmp_path):
-    trained, named = loaded
+    on_plane = plane.compute(trained[0], dict(items[:3]), dict(items[3:]), points=5)
     test = trained[0].prepared.dataset.test
     by_label = {mark["label"]: mark for mark in on_plane["points"]}
     assert list(by_label) == ["round 1", "round 2", "round 3", "mean of the three", "round 4: wima2"]

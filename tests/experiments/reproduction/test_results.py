@@ -28,16 +28,6 @@ def kept(monkeypatch, tmp_path):
     return keep
 
 
-@pytest.fixture
-def subset(monkeypatch):
-    """Half of the training examples of the digits."""
-    whole = data.load("digits")
-    few = dataclasses.replace(whole, train={name: array[:700] for name, array in whole.train.items()})
-    monkeypatch.setattr(data, "load", lambda name, data_dir=None: few)
-    for module, name in ((work, "missing"), (results, "provenance")):
-        monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
-
-
 def test_packed_runs_are_read_as_they_were_written(tmp_path):
     paths = [tmp_path / f"{RUN.key}-seed{seed}{records.SUFFIX}" for seed in (0, 1)]
     for seed, path in enumerate(paths):
@@ -66,7 +56,13 @@ def test_a_run_with_more_read_outs_replaces_the_stored_one(kept, tmp_path):
     assert config["observe"] == ["ema", "swa"] and config["eval_every"] == 5
 
 
-def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path, capsys):
+def test_paper_scale_needs_the_complete_data(kept, tmp_path, monkeypatch, capsys):
+    """Of the digits there is half of the training examples."""
+    whole = data.load("digits")
+    few = dataclasses.replace(whole, train={name: array[:700] for name, array in whole.train.items()})
+    monkeypatch.setattr(data, "load", lambda name, data_dir=None: few)
+    for module, name in ((work, "missing"), (results, "provenance")):
+        monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
     assert work.missing("digits", "", "trend") == ""
     table = item("survey/table1")
     with pytest.raises(UserError, match="refused.*needs the complete data set; digits .* has 700 of 1,400 training"):
