@@ -15,12 +15,10 @@ from tests.data.image_files import picture, write_fedbn
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_digit_five_from_fedbns_archive(tmp_path, packed):
+def test_digit_five_from_fedbns_archive(tmp_path):
     write_fedbn(tmp_path)
     gray = pickle.loads((tmp_path / "digit_dataset/MNIST/partitions/train_part0.pkl").read_bytes())
-    if packed:
-        zipped(tmp_path / "digit_dataset.zip", taken(tmp_path))
+    zipped(tmp_path / "digit_dataset.zip", taken(tmp_path))
     dataset = data.load("digit5", tmp_path)
     assert dataset.train["x"].shape == (200, 28, 28, 3) and dataset.train["x"].dtype == np.uint8
     counts = [np.bincount(side["domain"]).tolist() for side in (dataset.train, dataset.test)]

@@ -47,15 +47,11 @@ def test_runs_of_windows_from_leaf_json(tmp_path, stride):
     refused("only 4 of 5 roles", data.load, "shakespeare_leaf:clients=5,train=100,test=20", tmp_path)
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_runs_of_windows_from_plays(tmp_path, packed):
+def test_runs_of_windows_from_plays(tmp_path):
     say = lambda k: " ".join(f"word{i}" for i in range(40 * k, 40 * k + 40))
     speech = "\n\n".join(f"ROLE{k % 4}\t{say(k)}" for k in range(12))
     play = f"\tTITLE\n\nACT I\n\n{speech}\n"
-    if packed:
-        tarred(tmp_path / "plays.tar.gz", {"texts/title.txt": play.encode()}, "w:gz")
-    else:
-        (tmp_path / "title.txt").write_text(play)
+    tarred(tmp_path / "plays.tar.gz", {"texts/title.txt": play.encode()}, "w:gz")
     dataset = data.load("shakespeare_leaf:clients=2,train=60,test=10", tmp_path)
     expect_runs(dataset, plays.text_by_role({"title": play}), 60, 10)
 

@@ -1,7 +1,6 @@
 """Shakespeare's plays as clients."""
 
 import numpy as np
-import pytest
 
 from fedwin import data
 from fedwin.data.sources.shakespeare import ALPHABET, BOS, EOS, FIRST, OOV
@@ -35,11 +34,9 @@ def expected(name):
     return [np.array([BOS, *ids(part), EOS]) for part in (text[:cut], text[cut:])]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_client_is_a_play_from_its_first_act_on(tmp_path, packed):
+def test_a_client_is_a_play_from_its_first_act_on(tmp_path):
     write_plays(tmp_path)
-    if packed:
-        tarred(tmp_path / "plays.tar.xz", taken(tmp_path), "w:xz")
+    tarred(tmp_path / "plays.tar.xz", taken(tmp_path), "w:xz")
     dataset = data.load(f"shakespeare_plays:length={LENGTH},clients=3", tmp_path)
     assert sorted(dataset.natural.ids) == list(TEXTS) and dataset.task == "sequence" and dataset.num_classes == 90
     for examples, clients, side in ((dataset.train, dataset.natural, 0), (dataset.test, dataset.test_natural, 1)):

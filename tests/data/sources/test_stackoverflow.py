@@ -1,34 +1,30 @@
 """Stack Overflow: word ids by rank, chosen users and test examples."""
 
 import sqlite3
-import tarfile
 
 import numpy as np
 import pytest
 
 from fedwin import data
-from tests.data.files import refused, write_both
+from tests.data.files import refused, tarred, write_both
 
+COUNTS = "stackoverflow.word_count"
 OPTIONS = "stackoverflow:users=12,tests=7,vocabulary_size=4,length=5"
 USERS = {b"%08d" % (k * 37 % 101): [b"the code", b"to the unknown a a a", b"a"][: 1 + k % 3] for k in range(12)}
 TESTS = {b"9%07d" % (k * 5 % 7): [b"code to %d" % i for i in range(k + 1)] for k in range(5)}
 
 
-def write(folder, packed=False):
+def write(folder):
     tokens = lambda held: {client: {"tokens": np.array(listed, object)} for client, listed in held.items()}
     write_both(folder, "stackoverflow", tokens(USERS), tokens(TESTS))
-    path = folder / "stackoverflow.word_count"
-    path.write_bytes(b"the 9\nto 8\na 7\ncode 6\nrare 1\n")
-    if packed:
-        with tarfile.open(folder / f"{path.name}.tar.bz2", "w:bz2") as archive:
-            archive.add(path, path.name)
-        path.unlink()
+    (folder / COUNTS).write_bytes(b"the 9\nto 8\na 7\ncode 6\nrare 1\n")
 
 
 @pytest.mark.filterwarnings("ignore:.*unverified")
-@pytest.mark.parametrize("packed", [False, True])
-def test_words_are_numbered_by_rank(tmp_path, packed):
-    write(tmp_path, packed)
+def test_words_are_numbered_by_rank(tmp_path):
+    write(tmp_path)
+    tarred(tmp_path / f"{COUNTS}.tar.bz2", {COUNTS: (tmp_path / COUNTS).read_bytes()}, "w:bz2")
+    (tmp_path / COUNTS).unlink()
     dataset = data.load(OPTIONS, tmp_path)
     assert dataset.num_classes == 8 and dataset.natural.num_clients == 12 and len(dataset.test["y"]) == 7
     k = next(i for i, name in enumerate(dataset.natural.ids) if len(USERS[name]) == 3)
