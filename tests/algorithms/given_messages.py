@@ -43,9 +43,5 @@ def given(start, target, sizes=(1,), num_rounds=100, **kwargs):
     return p._replace(solve=Given(target, **kwargs), setting=p.setting._replace(num_rounds=num_rounds))
 
 
-def visited(p, algorithm, rounds):
-    return testing.trajectory(p, algorithm, rounds)
-
-
 def xs(runs):
     return np.stack([np.asarray(run.params["x"]) for run in runs])

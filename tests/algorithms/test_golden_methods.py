@@ -14,7 +14,7 @@ from fedwin.algorithms.fedgma import agreement_mask
 from fedwin.algorithms.fednova import counter
 from fedwin.algorithms.fedsam import perturbation
 from fedwin.local import Batches
-from tests.algorithms.given_messages import DATA, array, given, quick, visited, xs
+from tests.algorithms.given_messages import DATA, array, given, quick, xs
 
 pytestmark = pytest.mark.usefixtures("precision")
 
@@ -54,8 +54,8 @@ def test_golden_g04_fednova(case, same):
     same(norms, e["a_norm"])
     told = [algorithm.phases[0].client(p.variables.params, p.client(i)).message for i in range(2)]
     same(tree.add(*told)["norm"].value, e["tau_eff"])
-    same(xs(visited(p, algorithm, 1))[0], e["x_fednova"])
-    same(xs(visited(p, p.build("fedavg"), 1))[0], e["x_fedavg"])
+    same(xs(testing.trajectory(p, algorithm, 1))[0], e["x_fednova"])
+    same(xs(testing.trajectory(p, p.build("fedavg"), 1))[0], e["x_fedavg"])
 
 
 def test_golden_g04_proximal_norm(same):
@@ -75,11 +75,11 @@ def test_golden_g05_fedgma(case, same):
     signs = jnp.sum(jnp.sign(ys - array(g["x"])), 0)
     same(jnp.abs(signs) / len(ys), g["agreement"])
     same(agreement_mask(signs, len(ys), float(threshold), mode), g[case]["mask"])
-    (run,) = visited(p, p.build("fedgma", threshold=float(threshold), mode=mode), 1)
+    (run,) = testing.trajectory(p, p.build("fedgma", threshold=float(threshold), mode=mode), 1)
     same(run.params["x"], g[case]["x_new"])
     if case == "soft_0.0":
-        same(xs(visited(p, p.build("fedavg"), 1))[0], g["fedavg"])
-        (run,) = visited(p, p.build("fedgma:mode=extra_step,threshold=0.8"), 1)
+        same(xs(testing.trajectory(p, p.build("fedavg"), 1))[0], g["fedavg"])
+        (run,) = testing.trajectory(p, p.build("fedgma:mode=extra_step,threshold=0.8"), 1)
         # The mode is FedAvg but for a step of 1e-4.
         np.testing.assert_allclose(run.params["x"], g["fedavg"], atol=1e-4)
 
@@ -118,7 +118,7 @@ def test_golden_g07_sharpness(case, choice, same):
     same(eps["bias"], e["eps_b"])
     # T = 1 on the bias: eps = rho g / ||T g||.
     same((0.7 if "asam" in case else 0.1) * gradient["bias"] / eps["bias"], 2 * [e["scaled_norm"]])
-    (run,) = visited(p, p.build(choice), 1)
+    (run,) = testing.trajectory(p, p.build(choice), 1)
     same(run.params["kernel"], e["W_new"])
     same(run.params["bias"], e["b_new"])
 
@@ -210,7 +210,7 @@ def test_golden_g11_averaged_statistics(same):
     statistics = lambda c: {"mean": means[c.id], "var": variances[c.id]}
     p = given([0.0], lambda x, c: x, sizes=sizes, stats=statistics)
     p = p._replace(variables=p.variables._replace(stats={"mean": array(0.0), "var": array(1.0)}))
-    (run,) = visited(p, p.build("fedavg"), 1)
+    (run,) = testing.trajectory(p, p.build("fedavg"), 1)
     same(run.stats["mean"], g["mean"])
     same(run.stats["var"], g["var_plain"])
     assert abs(float(run.stats["var"]) - g["var_pooled"]) > 0.5

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, local, wrappers
-from tests.algorithms.given_messages import DATA, array, given, visited, xs
+from fedwin import core, local, testing, wrappers
+from tests.algorithms.given_messages import DATA, array, given, xs
 
 pytestmark = pytest.mark.usefixtures("precision")
 
@@ -19,9 +19,9 @@ def test_golden_g01_ima(same):
     drive = array(DRIVE)
     p = given([4.0, -4.0], lambda x, c: 0.5 * x + drive[c.round], num_rounds=g["R"])
     ima = wrappers.WRAPPERS.build(f"ima:window={g['P']},start={g['t_s']},schedule=none", p.setting)
-    averaged = xs(visited(p, p.build("fedavg", ima), g["R"]))
+    averaged = xs(testing.trajectory(p, p.build("fedavg", ima), g["R"]))
     same(averaged, g["broadcast_after_round"])
-    same(xs(visited(p, p.build("fedavg"), g["R"])), g["broadcast_without_ima"])
+    same(xs(testing.trajectory(p, p.build("fedavg"), g["R"])), g["broadcast_without_ima"])
     # The window holds a_t = x_t / 2 + drive_t, not what was broadcast.
     before = np.concatenate([[[4.0, -4.0]], averaged[:-1]])
     same(0.5 * before + np.asarray(DRIVE), g["fma"])
@@ -51,7 +51,7 @@ def test_golden_g03_server_opt(name, same):
     g = DATA["g03_server_opt"]
     offsets = array(g["offsets"])
     p = given(g["x0"], lambda x, c: x + offsets[c.round])
-    runs = visited(p, p.build(f"fed{name}"), len(g[name]))
+    runs = testing.trajectory(p, p.build(f"fed{name}"), len(g[name]))
     for run, expected in zip(runs, g[name]):
         # x + offset - x loses a digit before it is squared, and m / sqrt(v) divides small numbers.
         same(run.params["x"], expected["x"], rtol=1e-4)
@@ -65,5 +65,5 @@ def test_golden_g03_adam_with_ima_before_the_optimizer(reset, same):
     averages = array(g["client_averages"])
     p = given([0.0], lambda x, c: averages[c.round] + 0 * x, num_rounds=5)
     text = f"ima:window={g['P']},start={g['t_s']},schedule=none,placement=pre,reset={reset}"
-    runs = visited(p, p.build("fedadam", wrappers.WRAPPERS.build(text, p.setting)), 5)
+    runs = testing.trajectory(p, p.build("fedadam", wrappers.WRAPPERS.build(text, p.setting)), 5)
     same(xs(runs)[:, 0], g["x_after_round"][reset])

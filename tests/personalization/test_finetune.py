@@ -16,13 +16,29 @@ from tests.refusals import refused
 CLASSES = 3
 
 
+def network():
+    """A network of one normalized layer and a classifier."""
+
+    def init(key):
+        params = {"body": {"scale": jnp.ones(4)}, "last": {"w": jnp.ones((4, CLASSES)) * 0.1}}
+        return core.Variables(params, {"mean": jnp.zeros(4)})
+
+    def apply(variables, batch, key, train):
+        mean = jnp.mean(batch["x"], 0) if train else variables.stats["mean"]
+        features = (batch["x"] - mean) * variables.params["body"]["scale"]
+        stats = {"mean": 0.9 * variables.stats["mean"] + 0.1 * mean} if train else variables.stats
+        return models.model.Output(features @ variables.params["last"]["w"], features, stats)
+
+    return models.Model(init, apply, None, ("last",), "probe", CLASSES)
+
+
 @pytest.fixture(scope="module")
 def problem():
     """(setting, solver, model, client) of a small network with BatchNorm, weight decay and Adam."""
-    network = models.MODELS.build("batch_norm_probe", (4,), CLASSES)
-    setting = core.Setting(1, 1, 1, lambda key: network.init(key).params, network)
+    model = network()
+    setting = core.Setting(1, 1, 1, lambda key: model.init(key).params, model)
     solve = local.Solver(
-        losses.LOSSES.build("cross_entropy", network), 0.1, 2, optimizer=optax.adam(1.0), weight_decay=0.1
+        losses.LOSSES.build("cross_entropy", model), 0.1, 2, optimizer=optax.adam(1.0), weight_decay=0.1
     )
     draw = np.random.default_rng(0)
     examples = {"x": draw.normal(size=(6, 4)).astype(np.float32), "y": np.arange(6, dtype=np.int32) % CLASSES}
@@ -30,29 +46,7 @@ def problem():
     client = jax.tree.map(jnp.asarray, make_store(examples, [6])).client(
         id=number, row=0, key=jax.random.key(0), round=number, state=(), stats=(), n_max=6
     )
-    return setting, solve, network.init(jax.random.key(1)), client
-
-
-@pytest.fixture(scope="module", autouse=True)
-def probe():
-    """A network of one normalized layer and a classifier."""
-
-    def build(shape, num_classes):
-        def init(key):
-            params = {"body": {"scale": jnp.ones(4)}, "last": {"w": jnp.ones((4, num_classes)) * 0.1}}
-            return core.Variables(params, {"mean": jnp.zeros(4)})
-
-        def apply(variables, batch, key, train):
-            mean = jnp.mean(batch["x"], 0) if train else variables.stats["mean"]
-            features = (batch["x"] - mean) * variables.params["body"]["scale"]
-            stats = {"mean": 0.9 * variables.stats["mean"] + 0.1 * mean} if train else variables.stats
-            return models.model.Output(features @ variables.params["last"]["w"], features, stats)
-
-        return models.Model(init, apply, None, ("last",), "probe", num_classes)
-
-    models.MODELS.register("batch_norm_probe", build)
-    yield
-    models.MODELS.pop("batch_norm_probe")
+    return setting, solve, model.init(jax.random.key(1)), client
 
 
 @pytest.mark.parametrize("part", ["all", "classifier", "features"])

@@ -213,10 +213,9 @@ def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
     assert jnp.ones(()).dtype == np.float32
 
 
-def test_states_of_prng_keys_are_forked_and_stay_on_the_device(tmp_path, monkeypatch):
+def test_states_of_prng_keys_are_forked_and_stay_on_the_device(tmp_path):
     keys = dict(init=lambda params, key: key, client_init=lambda params, id, key: key)
     builder = lambda setting, solve: ALGORITHMS.build("fedavg", setting, solve)._replace(**keys)
-    monkeypatch.setitem(ALGORITHMS, "with_keys", builder)  # not for other tests
     ALGORITHMS.register("with_keys", builder)
     config = small(algorithm="with_keys")
     run_in(config, tmp_path / "whole")

@@ -122,7 +122,6 @@ def test_a_partition_of_the_user_is_checked_and_gets_a_report():
     part = data.make_partition(dataset, "mine:rows_of=good", None, 0)
     assert part.report["partition"] == "mine" and part.report["histogram"].tolist() == [[1, 0], [1, 1]]
     assert data.make_partition(dataset, "domain:inner=mine:rows_of=good", 4, 0).order.size == 6
-    del data.PARTITIONS["mine"]
 
 
 def test_sequences_have_no_label_to_split_by():
