@@ -166,8 +166,8 @@ class Verdict:
         if self.estimate is None:
             seeds = min(len(comparison.gains) for comparison in self.comparable)
             mean = float(np.mean([np.mean(list(c.gains.values())) for c in self.comparable]))
-            return f"{self._amount(mean)}, {_counted(seeds, 'seed')}{_on(self.comparable)}"
-        text = f"{self.interval(self.estimate)}, {_counted(self.estimate.seeds, 'seed')}"
+            return f"{self._amount(mean)}, {_seeds(seeds)}{_on(self.comparable)}"
+        text = f"{self.interval(self.estimate)}, {_seeds(self.estimate.seeds)}"
         if len(self.counted) > 1:
             text += f", {len(self.counted)} comparisons: {self._tally()}"
         elif len(self.comparisons) > 1:
@@ -212,8 +212,8 @@ class Verdict:
         return f"{self.word}: {self.numbers}" if self.comparisons else self.word
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number != 1 else ''}"
 
 
 def _on(comparisons: Sequence[Comparison]) -> str:

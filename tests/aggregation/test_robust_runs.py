@@ -53,9 +53,7 @@ def test_a_run_records_its_attackers_and_resumes_to_the_same_bits(tmp_path, atta
 @pytest.mark.slow
 @pytest.mark.parametrize("partition_seed", [-1, 0])
 def test_vmapped_seeds_have_their_own_attackers(tmp_path, partition_seed):
-    config = dataclasses.replace(
-        SMALL, seeds=[0, 1], partition_seed=partition_seed, attack="label_flip:clients=3", strategy="chunked:k=1"
-    )
+    config = dataclasses.replace(SMALL, seeds=[0, 1], partition_seed=partition_seed, attack="label_flip:clients=3")
     alone, together = tmp_path / "alone", tmp_path / "together"
     run_in(config, alone)
     run_in(config, together, seeds_at_once=2)
@@ -85,12 +83,6 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
         large.check_memory(Memory(1 << 34))
 
 
-PRIVATE = {
-    "wrap": ["dp:clip=1,noise=1,neighbors=replace_one"],
-    "weighting": "uniform",
-}
-
-
 @pytest.mark.parametrize(
     "changes, words",
     [
@@ -100,7 +92,8 @@ PRIVATE = {
     ],
 )
 def test_private_sums_are_left_alone(changes, words):
-    config = dataclasses.replace(SMALL, **PRIVATE, **changes)
+    private = ["dp:clip=1,noise=1,neighbors=replace_one"]
+    config = dataclasses.replace(SMALL, wrap=private, weighting="uniform", **changes)
     if words is None:
         pytest.importorskip("dp_accounting")
         fedwin.check(config)

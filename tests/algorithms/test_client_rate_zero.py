@@ -32,11 +32,11 @@ def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
         assert np.isfinite(leaf).all()
 
 
-def cycled(choice, second, rounds=4):
-    """Runs whose client rate falls to `second` in every other round."""
+def cycled(choice, second):
+    """Four rounds whose client rate falls to `second` in every other round."""
     p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=2, lr=0.1, schedule=[[0, 1]])
     swa = WRAPPERS.build(f"swa:start=0,cycle=2,second_lr={second},evaluate=model", p.setting)
-    return testing.trajectory(p, p.build(choice, swa), rounds)
+    return testing.trajectory(p, p.build(choice, swa), 4)
 
 
 def test_fedcm_at_rate_zero_is_the_limit_of_small_rates():

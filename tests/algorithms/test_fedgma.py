@@ -24,22 +24,22 @@ def masked(choice):
     return np.asarray(run.params["x"])
 
 
-def extra_step(threshold, rate):
+def extra_step(threshold):
     mean = np.array(SIZES) @ STEPS / sum(SIZES)
     signs = np.sign(STEPS).sum(0)
     x = mean.copy()
     for d in STEPS:
         inside = (np.abs(signs) > threshold * 5) & (np.sign(d) == np.sign(signs))
-        x -= rate / 5 * inside * (d - mean)
+        x -= 1 / 5 * inside * (d - mean)
     return x
 
 
 def test_fedgmas_extra_step():
     for threshold in (0.8, 0.5):
         ours = masked(f"fedgma:mode=extra_step,extra_lr=1.0,threshold={threshold}")
-        np.testing.assert_allclose(ours, extra_step(threshold, 1.0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours, extra_step(threshold), rtol=1e-5, atol=1e-6)
     # Coordinates 1 and 2 agree to 3/5, which distinguishes the two thresholds.
-    assert np.abs(extra_step(0.8, 1.0) - extra_step(0.5, 1.0)).max() > 0.1
+    assert np.abs(extra_step(0.8) - extra_step(0.5)).max() > 0.1
 
 
 @pytest.mark.parametrize("mode,threshold", [("soft", 0.4), ("hard", 0.4), ("extra_step", 0.8)])

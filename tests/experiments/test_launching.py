@@ -197,8 +197,8 @@ def test_a_job_ends_with_the_process_that_started_it(tmp_path):
     wait_until(lambda: log.read_text() == "ready\nsaved\n")
 
 
-def wait_until(condition, seconds=300):
-    end = time.monotonic() + seconds
+def wait_until(condition):
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -35,17 +35,12 @@ def theirs(tmp_path_factory):
     return fedjaxs(tmp_path_factory.mktemp("fedjax"), *SAME)
 
 
-def by_name(name, network):
-    """The algorithm by its name, on the model's own loss."""
-    batches = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
-    given = dict(model=network, batch_hparams=batches, client_lr=problem.LR)
-    return as_fedjax(SAME[name], **given, compiler_options=compile_options())
-
-
 @pytest.mark.parametrize("name", SAME)
 def test_five_rounds_equal_fedjax(name, theirs):
     data, network = problem.federated_data(), problem.model()
-    algorithm = by_name(name, network)
+    batches = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
+    given = dict(model=network, batch_hparams=batches, client_lr=problem.LR)
+    algorithm = as_fedjax(SAME[name], **given, compiler_options=compile_options())
     state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
     moved = problem.flat(state.params)
     for expected in theirs[name]:

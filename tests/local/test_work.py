@@ -58,7 +58,7 @@ def test_shares_round_up_exactly():
 SIZES = (7, 4, 10, 1)
 X = [np.linspace(0.2, 1, n) + 0.1 * i for i, n in enumerate(SIZES)]
 Y = [2 * x + 0.3 * i for i, x in enumerate(X)]
-BATCH, RATE, ROUNDS = 3, 0.2, 3
+BATCH, RATE, EPOCHS = 3, 0.2, 2
 # w_i in every round.
 WORK = np.array([[0.3, 1.0, 0.5, 0.2], [1.0, 0.0, 0.9, 1.0], [0.6, 0.6, 0.1, 0.5]])
 
@@ -72,7 +72,7 @@ def numpy_batches(n, steps, batching):
     return [order[(j % per_pass) * BATCH : (j % per_pass + 1) * BATCH] for j in range(steps)]
 
 
-def numpy_rounds(method, batching, epochs):
+def numpy_rounds(method, batching):
     """Returns the models after each round, by plain numpy."""
     x, models = 0.5, []
     controls, control = np.zeros(4), 0.0
@@ -80,7 +80,7 @@ def numpy_rounds(method, batching, epochs):
     for shares in WORK:
         ends, steps, means = np.zeros(4), np.zeros(4), np.zeros(4)
         for i, n in enumerate(SIZES):
-            full = epochs * -(-n // BATCH) if batching == "epoch" else -(-epochs * n // BATCH)
+            full = EPOCHS * -(-n // BATCH) if batching == "epoch" else -(-EPOCHS * n // BATCH)
             steps[i] = max(1, int(np.ceil(round(shares[i] * full, 6))))
             w, gradients = x, []
             for rows in numpy_batches(n, int(steps[i]), batching):
@@ -99,12 +99,12 @@ def numpy_rounds(method, batching, epochs):
     return models
 
 
-def federated_rounds(method, batching, epochs, work):
+def federated_rounds(method, batching):
     def loss(params, batch, key, info):
         return losses.masked_mean(0.5 * (params["w"] * batch["x"] - batch["y"]) ** 2, batch)
 
     rows = [{"x": x, "y": y} for x, y in zip(X, Y, strict=True)]
-    options = dict(lr=RATE, batch_size=BATCH, epochs=epochs, batching=batching, shuffle=False)
+    options = dict(lr=RATE, batch_size=BATCH, epochs=EPOCHS, batching=batching, shuffle=False)
     p = testing.problem({"w": jnp.float32(0.5)}, rows, loss, ((0, 1, 2, 3),), **options)
     algorithm = p.build(method)
     step = jax.jit(
@@ -114,7 +114,7 @@ def federated_rounds(method, batching, epochs, work):
         compiler_options=testing.problems.compile_options(),
     )
     run, ids, models = p.start(algorithm), range(4), []
-    for shares in work:
+    for shares in local.exact_share(WORK):
         run = step(run, shares)
         models.append(float(run.params["w"]))
     return models
@@ -129,8 +129,7 @@ def federated_rounds(method, batching, epochs, work):
     ],
 )
 def test_methods_use_the_steps_that_clients_took(method, batching):
-    found = federated_rounds(method, batching, 2, local.exact_share(WORK))
-    np.testing.assert_allclose(found, numpy_rounds(method, batching, 2), rtol=1e-5)
+    np.testing.assert_allclose(federated_rounds(method, batching), numpy_rounds(method, batching), rtol=1e-5)
 
 
 def test_heavy_ball_momentum_moves_by_as_much_in_fewer_steps():

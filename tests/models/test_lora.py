@@ -20,18 +20,17 @@ def network():
     return build(f"digits_mlp:hidden={HIDDEN}", SHAPE, CLASSES)
 
 
-def labelled(size=8):
-    batch = batch_of(SHAPE, size)
-    return batch | {"y": jnp.asarray(np.arange(size) % CLASSES), "mask": jnp.ones(size)}
+def labelled():
+    return batch_of(SHAPE, 8) | {"y": jnp.asarray(np.arange(8) % CLASSES), "mask": jnp.ones(8)}
 
 
-def descended(model, variables, batch, steps=1, rate=RATE):
+def descended(model, variables, batch, steps=1):
     """Parameters after steps of gradient descent."""
     loss = losses.LOSSES.build("cross_entropy", model)
     gradient = jax.jit(jax.grad(lambda p: loss(p, variables.stats, batch, jax.random.key(0), ())[0]))
     params = variables.params
     for _ in range(steps):
-        params = jax.tree.map(lambda p, g: p - rate * g, params, gradient(params))
+        params = jax.tree.map(lambda p, g: p - RATE * g, params, gradient(params))
     return params
 
 

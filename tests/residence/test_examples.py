@@ -27,13 +27,13 @@ from tests.data.files import flip, refused, write_cache
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 
 
-def ragged(clients=9, rows=60):
-    """Examples whose x is their row, partitioned into clients of different sizes."""
+def ragged():
+    """60 examples whose x is their row, partitioned into 9 clients of different sizes."""
     rng = np.random.default_rng(0)
-    x = np.arange(rows, dtype=np.float32)[:, None]
-    y = (np.arange(rows) % 3).astype(np.int32)
-    cuts = np.concatenate([[0], np.sort(rng.choice(np.arange(1, rows), clients - 1, replace=False)), [rows]])
-    part = Partition(rng.permutation(rows).astype(np.int32), cuts.astype(np.int64))
+    x = np.arange(60, dtype=np.float32)[:, None]
+    y = (np.arange(60) % 3).astype(np.int32)
+    cuts = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 60), 8, replace=False)), [60]])
+    part = Partition(rng.permutation(60).astype(np.int32), cuts.astype(np.int64))
     return federate(Dataset("rows", {"x": x, "y": y}, {"x": x, "y": y}, 3), part)
 
 
@@ -68,10 +68,10 @@ def test_the_clients_weights_have_the_precision_of_the_run(dtype):
         np.testing.assert_array_equal(weight, (fed.sizes / fed.sizes.sum()).astype(dtype))
 
 
-def skewed(sizes, width=4):
-    """Examples of 4 * width bytes, partitioned into clients of these sizes."""
+def skewed(sizes):
+    """Examples of 16 bytes, partitioned into clients of these sizes."""
     rows = int(np.sum(sizes))
-    x, y = np.arange(rows * width, dtype=np.float32).reshape(rows, width), (np.arange(rows) % 3).astype(np.int32)
+    x, y = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4), (np.arange(rows) % 3).astype(np.int32)
     part = Partition(np.arange(rows, dtype=np.int32), offsets(sizes))
     return federate(Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3), part)
 

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 @functools.cache
-def ima_run(text, base="fedavg", rounds=T):
+def ima_run(text):
     p = problem("partial")
-    p = p._replace(setting=p.setting._replace(num_rounds=rounds))
+    p = p._replace(setting=p.setting._replace(num_rounds=T))
     found = [wrappers.WRAPPERS.build(text, p.setting)] if text else []
-    return [golden.vector(run.params) for run in testing.trajectory(p, p.build(base, *found), rounds)]
+    return [golden.vector(run.params) for run in testing.trajectory(p, p.build("fedavg", *found), T)]
 
 
 @pytest.mark.parametrize("placement", ["post", "pre,reset=none"])

@@ -59,21 +59,21 @@ def test_ima_is_evaluated_in_place_of_the_base_methods_model(choice):
         np.testing.assert_array_equal(shown(alone, run), shown(base, other))
 
 
-def before_the_server(choice, reset, rounds):
-    p = small(rounds)
+def before_the_server(choice, reset):
+    p = small(4)
     texts = ("swa:start=0,cycle=1", f"ima:window=2,start=2,schedule=none,placement=pre,reset={reset}")
-    return testing.trajectory(p, built(p, choice, *texts), rounds)
+    return testing.trajectory(p, built(p, choice, *texts), 4)
 
 
 @pytest.mark.parametrize("choice", ["ghb:tau=2,beta=0.5", "fedavgm"])
 def test_a_reset_leaves_all_but_adaptive_moments(choice):
-    never, at_start = (before_the_server(choice, reset, 4)[-1] for reset in ("none", "at_start"))
+    never, at_start = (before_the_server(choice, reset)[-1] for reset in ("none", "at_start"))
     np.testing.assert_array_equal(leaves((never.params, never.state)), leaves((at_start.params, at_start.state)))
 
 
 def test_a_reset_renews_adaptive_moments_inside_another_wrapper():
     never, at_start, once = (
-        before_the_server("fedadam:server_lr=0.1", reset, 4) for reset in ("none", "at_start", "one_round_only")
+        before_the_server("fedadam:server_lr=0.1", reset) for reset in ("none", "at_start", "one_round_only")
     )
     moments = lambda run: leaves(run.state.inner.inner)
     np.testing.assert_array_equal(leaves(at_start[1].state), leaves(never[1].state))

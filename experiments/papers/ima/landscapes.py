@@ -37,12 +37,12 @@ def _through_clients(panel: str, base: Variation, stage: str) -> Analysis:
     )
 
 
-def _through_checkpoints(panel: str, base: Variation, **more: Any) -> Analysis:
+def _through_checkpoints(panel: str, **more: Any) -> Analysis:
     """Returns the plane through three global models of one run."""
     return settings.analysis(
         name=f"ima/figure{panel}",
         kind="plane",
-        base=base,
+        base=settings.PLAIN,
         options=CHECKPOINTS,
         trend_options=CHECKPOINTS | COARSE,
         **more,
@@ -58,14 +58,12 @@ FIGURE8 = tuple(
 )
 FIGURE1D = _through_checkpoints(
     "1d",
-    settings.PLAIN,
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
 )
 FIGURE9 = _through_checkpoints(
     "9",
-    settings.PLAIN,
     runs=(settings.FEDAVG,),
     at=tuple(STAGES.values()),
 )
