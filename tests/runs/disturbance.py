@@ -91,11 +91,16 @@ def flags_of(setting: dict) -> list[str]:
     return flags
 
 
-def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int, delay: float = 0.0) -> bool:
-    """Kills a process after the checkpoint of a round and a delay in seconds; returns whether it was still running."""
+def wait_for(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> None:
+    """Waits until a process has written the checkpoint of a round, or ended."""
     target = directory / "checkpoints" / f"seed_{seed}" / str(round)
     while not target.exists() and process.poll() is None:
         time.sleep(0.005)
+
+
+def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int, delay: float = 0.0) -> bool:
+    """Kills a process after the checkpoint of a round and a delay in seconds; returns whether it was still running."""
+    wait_for(process, directory, seed, round)
     time.sleep(delay)
     running = process.poll() is None
     process.kill()

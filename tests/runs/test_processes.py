@@ -14,7 +14,7 @@ import fedwin
 from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
-from tests.runs.disturbance import ROOT, flags_of, free_port
+from tests.runs.disturbance import ROOT, flags_of, free_port, wait_for
 from tests.small_runs import leaves, lines
 
 SETTING = dict(
@@ -85,19 +85,9 @@ class Processes:
         return [line for line in lines if line.startswith(("error", "warning", "interrupted", "Traceback"))]
 
 
-def at_round(directory, round):
-    where, end = directory / "checkpoints" / "seed_0" / str(round), time.monotonic() + 300
-    while not where.is_dir():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def assert_same_bits(one, other):
     assert lines(one) == lines(other)
-    assert_same_leaves(*(leaves(directory, SETTING["num_rounds"]) for directory in (one, other)))
-
-
-def assert_same_leaves(these, those):
+    these, those = (leaves(directory, SETTING["num_rounds"]) for directory in (one, other))
     # Rows of clients that never took part are in the checkpoints of a table on the device alone.
     kept = np.searchsorted(these["table.ids"], those["table.ids"])
     for name, value in those.items():
@@ -135,7 +125,7 @@ def test_errors_travel_between_processes_as_json(monkeypatch, raised):
 def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one_process(one_process, tmp_path):
     directory = tmp_path / "run"
     killed = Processes(2, directory, table="host")
-    at_round(directory, 40)
+    wait_for(killed.started[0], directory, 0, 40)
     killed.started[1].kill()
     assert killed.ended(PATIENCE)[0] == 1
     (line,) = killed.errors(0)
@@ -153,7 +143,7 @@ def test_two_processes_with_two_devices_resume_bitwise_after_four_lost_the_first
     whole = Processes(4, tmp_path / "whole", **setting)
     assert whole.ended() == [0] * 4, [whole.errors(process) for process in range(4)]
     killed = Processes(4, tmp_path / "run", **setting)
-    at_round(tmp_path / "run", 40)
+    wait_for(killed.started[0], tmp_path / "run", 0, 40)
     killed.started[0].kill()
     # Where process 0 is lost, jax's own thread may end the others.
     assert all(status in (-signal.SIGKILL, -signal.SIGABRT, 1) for status in killed.ended(PATIENCE))
@@ -166,7 +156,7 @@ def test_two_processes_with_two_devices_resume_bitwise_after_four_lost_the_first
 def test_one_process_resumes_after_two_were_stopped(one_process, tmp_path):
     directory = tmp_path / "run"
     told = Processes(2, directory)
-    at_round(directory, 40)
+    wait_for(told.started[0], directory, 0, 40)
     told.started[1].send_signal(signal.SIGTERM)
     assert told.ended(PATIENCE) == [143, 143]
     assert "the same command resumes there" in told.errors(0)[-1]
@@ -188,7 +178,7 @@ def test_a_seed_stops_in_all_processes(one_process, tmp_path):
 def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_path, devices):
     directory = tmp_path / "run"
     killed = Processes(2, directory)
-    at_round(directory, 40)
+    wait_for(killed.started[0], directory, 0, 40)
     killed.started[1].kill()
     killed.ended(PATIENCE)
     alone = Processes(1, directory, devices=devices)
