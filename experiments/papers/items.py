@@ -301,7 +301,10 @@ class Item(Reproduced):
 
         def run(grid_fields: Fields) -> Run:
             unforked = Run(_at(scale, shared | grid_fields), _warm_start(scale, variations))
-            return unforked if not forking else _forked(unforked, forking[0], _merged(scale, forking), scale)
+            if not forking:
+                return unforked
+            changes = _merged(scale, forking)
+            return unforked.forked(forking[0].fork or 0.0, shrunk_wrap(changes) if scale == "smoke" else changes)
 
         grids = [variation.grid for variation in variations if variation.grid] if scale == "paper" else []
         # The last grid is the most specific one: an override's replaces the row's.
@@ -319,12 +322,6 @@ class Item(Reproduced):
 
 def _at(scale: str, fields: Fields) -> Fields:
     return shrunk(fields) if scale == "smoke" else fields
-
-
-def _forked(run: Run, variation: Variation, fields: Fields, scale: str) -> Run:
-    """Returns the fork of a run at the share of its rounds that a variation names."""
-    fields = shrunk_wrap(fields) if scale == "smoke" else fields
-    return run.forked(variation.fork or 0.0, fields)
 
 
 def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
