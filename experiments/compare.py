@@ -11,7 +11,6 @@ All flags of `fedwin train` apply to every method; a method may be followed by i
 """
 
 import dataclasses
-import functools
 import pathlib
 import shlex
 import sys
@@ -20,14 +19,12 @@ from typing import Any
 
 from absl import flags
 
-import fedwin
 from fedwin import jax_config, multi_process, registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import scores
 from fedwin.errors import UserError, escape
 from fedwin.losses import LOSSES
 from fedwin.runs.config import INTEGER_LISTS, Config
-from fedwin.runs.prepare import prepare
 
 from . import launching
 from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
@@ -125,11 +122,7 @@ def compare(
     """
     summaries, configs, folder = dict[str, dict](), plan(methods, base), pathlib.Path(base.out_dir)
     multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
-    for method, config in configs.items():
-        try:
-            multi_process.run_on_all(functools.partial(fedwin.check if launcher is None else prepare, config))
-        except UserError as error:
-            raise UserError(f"method '{method}': {error}") from error
+    multi_process.run_on_all(lambda: sweeps.check_runs(configs, here=launcher is None))
     if len({LOSSES.entries[LOSSES.check(config.loss).name].facts["continuous"] for config in configs.values()}) > 1:
         raise UserError("methods: some predict classes and some numbers, and no metric has both; compare them apart.")
 

@@ -225,6 +225,7 @@ class Search:
                 "resume it, or another --out_dir."
             )
         self.study.set_user_attr("definition", json.dumps(definition))
+        sweeps.check_runs(self.recorded().configs)
 
     def run(self) -> sweeps.Sweep:
         """Runs the trials that are left; returns all, in their order.

@@ -17,7 +17,7 @@ from fedwin.registry.ranges import one_of
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
 from fedwin.runs.prepare import prepare
-from fedwin.runs.run import readout_names
+from fedwin.runs.run import check_unchanged, readout_names
 
 from ..cli import command_line, config_flags
 from . import formats, grid, sweep_picture
@@ -28,7 +28,7 @@ PAUSE = 2.0
 
 
 def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool = True) -> None:
-    """Checks all runs before the first one starts; those that have finished or are locked have been checked already.
+    """Checks all runs before the first one starts, of those that have finished the data; locked ones have been checked.
 
     Args:
       here: whether this machine trains them; otherwise what depends on its devices and memory is not checked.
@@ -40,6 +40,8 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool =
         try:
             if finished_summary(config) is None:
                 (fedwin.check if here else prepare)(config)
+            else:
+                check_unchanged(prepare(config), pathlib.Path(config.out_dir))
             if readout != PLAIN:
                 one_of("readout", readout, readout_names(config))
         except InUse:

@@ -251,6 +251,8 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     elif config_file is None and multi_process.is_first():  # which alone reports epsilon
         privacy = accounted(config, prepared.privacy, prepared.federations)
         prepared = dataclasses.replace(prepared, privacy=privacy)
+    if config_file is not None:
+        check_unchanged(prepared, directory)
     plan = planned(prepared, None if config_file is None else config_file.identity.strategy)
     plan.check(available())
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
@@ -337,47 +339,52 @@ def readout_names(config: Config) -> list[str]:
         return sorted(jax.eval_shape(read))
 
 
+def _hashes(prepared: PreparedRun) -> tuple[dict[str, str], ...]:
+    """Returns hashes of files by flag; of data by seed, and of files; and of the parameters that seeds start from."""
+    files = directories.file_hashes(prepared.config) | {"sampling": prepared.setting.sampling.digest}
+    data = directories.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
+    return files, data, {str(seed): start.digest for seed, start in prepared.initial.items()}
+
+
+def check_unchanged(prepared: PreparedRun, directory: pathlib.Path) -> None:
+    """Raises UserError if the run in a directory had other data or another start than its flags name now."""
+    config, recorded = prepared.config, directories.read_config(directory).identity
+    files, data, initial = _hashes(prepared)
+    parent, before = pathlib.Path(config.fork_from.rpartition("@")[0]), recorded.environment.get("fork_from")
+    if changed := [flag for flag, digest in files.items() if recorded.data.get(flag, "") != digest]:
+        what = f"was run with another file than --{changed[0]}={getattr(config, changed[0])} has now; restore the file"
+    elif recorded.data != data:
+        source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={config.dataset}"
+        what = f"was run on other data than {source} has; give the run's own data"
+    elif recorded.initial != initial:
+        what = f"started with other parameters than init_from={config.init_from} has now; restore that model"
+    elif before and (parent / "config.json").exists() and directories.read_config(parent).fingerprint != before:
+        what = f"continues another run than is in fork_from={config.fork_from} now; restore that run"
+    else:
+        return
+    raise UserError(f"out_dir={directory} {what}, or use another --out_dir.")
+
+
 def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Identity:
     """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
     plan, directory, config_file, imports, of_model = checked
     prepared, config = plan.prepared, plan.prepared.config
-    files = directories.file_hashes(config) | {"sampling": prepared.setting.sampling.digest}
-    hashes = directories.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
-    initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
-    origin = str(plan.strategy), imports, initial
-    identity = directories.identity(config, hashes, *origin, prepared.dataset, _calls_onednn(prepared))
-    identity = dataclasses.replace(identity, environment=identity.environment | of_model)
+    _, data, initial = _hashes(prepared)
+    others = str(plan.strategy), imports, initial, prepared.dataset, _calls_onednn(prepared)
+    identity = directories.identity(config, data, *others)
     if not multi_process.is_first():
         return identity
-    recorded = {} if config_file is None else config_file.identity.environment
-    if config.fork_from and (config_file is None or "fork_from" in recorded):
+    if config_file is None:
         parent = pathlib.Path(config.fork_from.rpartition("@")[0])
-        gone = config_file is not None and not (parent / "config.json").exists()
-        found = recorded["fork_from"] if gone else directories.read_config(parent).fingerprint
-        identity = dataclasses.replace(identity, environment=identity.environment | {"fork_from": found})
+        fork = {"fork_from": directories.read_config(parent).fingerprint} if config.fork_from else {}
+    else:
+        check_unchanged(prepared, directory)
+        fork = {name: text for name, text in config_file.identity.environment.items() if name == "fork_from"}
+    identity = dataclasses.replace(identity, environment=identity.environment | of_model | fork)
     if config_file is None:
         verified, model = prepared.dataset.verified, prepared.model.name
         privacy = None if prepared.privacy is None else dataclasses.asdict(prepared.privacy)
         directories.write_config(directory, config, identity, verified, model, prepared.attackers, privacy)
-    elif changed := [flag for flag, digest in files.items() if config_file.identity.data.get(flag, "") != digest]:
-        raise UserError(
-            f"out_dir={directory} was run with another file than --{changed[0]}={getattr(config, changed[0])} has now; "
-            f"restore the file, or use another --out_dir."
-        )
-    elif config_file.identity.data != hashes:
-        raise UserError(
-            f"out_dir={directory} was run on other data than --data_dir={config.data_dir} has; use another --out_dir."
-        )
-    elif config_file.identity.initial != initial:
-        raise UserError(
-            f"out_dir={directory} started with other parameters than init_from={config.init_from} has now; restore "
-            f"that checkpoint or file, or use another --out_dir."
-        )
-    elif identity.environment.get("fork_from") != recorded.get("fork_from"):
-        raise UserError(
-            f"out_dir={directory} continues another run than is in fork_from={config.fork_from} now; restore that run, "
-            f"or use another --out_dir."
-        )
     elif identity.fingerprint != config_file.identity.fingerprint:
         before = config_file.identity
         with_model = dataclasses.replace(before, environment=before.environment | of_model)

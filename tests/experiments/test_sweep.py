@@ -127,7 +127,10 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
     with monkeypatch.context() as patched:
         calls.no_run_begins(patched)
         again = calls.called("sweep", *arguments)
+        patched.setattr("fedwin.runs.directory.data_hashes", lambda federations: {"0": "of other files"})
+        (refusal,) = calls.called("sweep", *arguments).lines
     assert again.status == 0 and again.out.splitlines()[-7:] == ended.out.splitlines()[-7:]
+    assert "run 'partition_seed=3 algorithm=fedavg': " in refusal and "was run on other data" in refusal
     assert (folder / "sweep.csv").read_bytes() == before
     # Killed after the second round of the second seed.
     (directory / "summary.json").unlink()
@@ -188,9 +191,7 @@ def test_ties_share_a_rank_and_are_named():
 
 
 def test_every_run_diverged():
-    config = Config(out_dir="nowhere")
-    label = "client_lr=1.0"
-    axes, points = {"client_lr": [1.0]}, {label: {"client_lr": 1.0}}
-    sweep = sweeps.Sweep(axes, points, {label: config}, {label: summary(None)}, "accuracy")
+    point = {"client_lr": 1.0}
+    sweep = sweeps.Sweep({"client_lr": [1.0]}, {"a": point}, {"a": Config()}, {"a": summary(None)}, "accuracy")
     assert sweeps.best_lines(sweep) == ["Every run diverged: there is no best run."]
     assert "diverged" in sweeps.text(sweep)

@@ -15,7 +15,7 @@ TWO = "compare --num_clients=20 --model=digits_mlp --methods=fedavg --methods="
 # Command line | what the line says.
 COMPARE = [
     ("compare --methods=", "methods='' | algorithm"),
-    (f"{TWO}nosuch", "method 'nosuch' | unknown algorithm"),
+    (f"{TWO}nosuch", "run 'nosuch' | unknown algorithm"),
     (f"{TWO}'fedavg '", "'fedavg' | share the directory | omit one"),
     (f"{TWO}'fedavg --num_rounds=abc'", "--num_rounds=abc | an integer"),
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),

@@ -79,7 +79,7 @@ def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_pa
     assert fedwin.load(directory, seed=1).round == 1
     refused("no checkpoint of round 1; available: 0", fedwin.run, mine, quiet=True)
     shutil.copytree(theirs / "0", theirs / "1")
-    refused("started with other parameters than init_from=.* has now", fedwin.run, mine, quiet=True)
+    refused("started with other parameters than init_from=.* has now", fedwin.check, mine)
     shutil.rmtree(theirs / "1")
     (tmp_path / "1").rename(theirs / "1")
 
