@@ -130,10 +130,14 @@ def compute(
       limits: lowest and highest value of the axis; None: determined by the data.
 
     Raises:
-      UserError: a curve without such evaluations, or a line or limit that is not finite.
+      UserError: a curve without such evaluations, or a line or limit that can't be drawn.
     """
-    if not all(math.isfinite(number) for number in (target, *(limits or ())) if number is not None):
-        raise UserError("target, lowest and highest must be finite numbers; leave out those that are not.")
+    low, high = limits or (None, None)
+    given = [number for number in (target, low, high) if number is not None]
+    if not all(math.isfinite(number) and (number > 0 or not log) for number in given):
+        raise UserError(f"target, lowest and highest must be finite numbers{' > 0 with --log' if log else ''}.")
+    if low is not None is not high and low >= high:
+        raise UserError(f"lowest={low:g} must be less than highest={high:g}.")
     entries = []
     for source in series:
         rounds, values = curve(source.lines, source.readout, metric, every, source.stopped, label=source.label)

@@ -16,8 +16,8 @@ from .models import Address, loaded, rounds_of
 KIND = "forgetting"
 # Most clients of a round that are shown, as in the thesis.
 CLIENTS = 10
-# Inches of a cell.
-CELL = 0.36
+# Inches of a cell; letters of a title per inch.
+CELL, LETTERS = 0.36, 12
 # Smallest range of the color scale, plus and minus: noise must look small.
 SMALLEST_SCALE = 0.1
 
@@ -98,8 +98,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             on = f"{run['on']} data, round {run['round']}"
             _map(figure, left, change, result["clients"], "PuOr", -most, "{:+.2f}")
             _map(figure, right, after, result["clients"], "cividis", 0, "{:.2f}")
-            left.set_title(f"{run['label']}: after - before, {on}\n(mean forgetting {run['mean']:.3f})")
-            right.set_title(f"{run['label']}: accuracy after local training")
+            said = f"after - before, {on} (mean forgetting {run['mean']:.3f})", "accuracy after local training"
+            for axis, text in zip((left, right), said):
+                axis.set_title(style.wrapped(f"{run['label']}: {text}", int(LETTERS * (size + 1.5))))
     return figure
 
 
@@ -115,6 +116,6 @@ def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colors: str, 
     axis.set_yticks(range(len(clients)), [str(client) for client in clients])
     axis.tick_params(length=0, labelsize=7)
     axis.spines[:].set_visible(False)
-    axis.set(xlabel="data of client (last: mean over the others')", ylabel="model of client")
+    axis.set(xlabel="data of client\n(last: mean over the others')", ylabel="model of client")
     label = "change of accuracy" if low < 0 else "accuracy"
     figure.colorbar(shown, ax=axis, shrink=0.85, label=label)

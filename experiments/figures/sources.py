@@ -83,6 +83,7 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
         one_of("readouts", name, available)
     names = list(labels) or [run.name for run in runs]
     names = names if len(set(names)) == len(names) else list(map(str, paths))
+    names = [f" {name}" if name.startswith("_") else name for name in names]  # legends leave `_name` out
     curves = []
     for name, run in zip(names, runs):
         own = [readout for readout in readouts(run.lines) if readout in (wanted or available)]

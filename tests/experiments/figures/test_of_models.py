@@ -103,6 +103,8 @@ def test_forgetting_is_of_direct_evaluations(finished, tmp_path):
             assert accuracy == pytest.approx(float(right.mean()))
     np.testing.assert_allclose(run["forgetting"], np.array(run["before"]) - run["after"], atol=1e-12)
     drawn(found, tmp_path)
+    titles = [axis.get_title().split("\n") for axis in forgetting.draw(found, None, "").axes]
+    assert max(map(len, sum(titles, []))) <= 35  # of panels of three clients
 
 
 def test_the_next_rounds_cohort_by_default(finished):
