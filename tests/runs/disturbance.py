@@ -93,8 +93,9 @@ def flags_of(setting: dict) -> list[str]:
 
 def wait_for(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> None:
     """Waits until a process has written the checkpoint of a round, or ended."""
-    target = directory / "checkpoints" / f"seed_{seed}" / str(round)
+    target, end = directory / "checkpoints" / f"seed_{seed}" / str(round), time.monotonic() + 600
     while not target.exists() and process.poll() is None:
+        assert time.monotonic() < end
         time.sleep(0.005)
 
 
