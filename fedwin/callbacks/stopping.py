@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedwin.callbacks.protocol import Callback, ReadOuts
-from fedwin.callbacks.scores import FIGURES, is_lower, reaches
+from fedwin.callbacks.scores import FIGURES, is_lower, is_share, reaches
 from fedwin.errors import UserError, user_code
 from fedwin.registry import Registry
 from fedwin.registry.ranges import Finite, NonNegative, PositiveInt, one_of
@@ -99,6 +99,8 @@ def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "mode
       >>> rule.update(rule.init(), 10, 0.5)[1], rule.update(rule.init(), 20, 0.7)[1]
       (False, True)
     """
+    if is_share(metric) and not 0 <= value <= 1:
+        raise UserError(f"target: value={value:g} of {metric} is a fraction; give a number from 0 to 1.")
     sign = -1.0 if is_lower(metric) else 1.0
     reached = lambda now: bool(reaches(sign * now, sign * value))
     return StoppingRule(metric, read_out, lambda: None, lambda state, round, now: (state, reached(now)))
@@ -139,7 +141,7 @@ class EarlyStopping(Callback):
             self(round, seed, read_outs)
 
     def __call__(self, round, seed, read_outs):
-        value = self._value(read_outs)
+        value = self.value(read_outs)
         with user_code(self.rule.update, f"early_stopping={self.choice} fails after round {round} of seed {seed}"):
             state = self._states[seed] if seed in self._states else self.rule.init()
             answer = self.rule.update(state, round, value)
@@ -149,7 +151,8 @@ class EarlyStopping(Callback):
                 return stop
         raise UserError(f"early_stopping={self.choice}: update returned {answer!r}; return (state, True or False).")
 
-    def _value(self, read_outs: ReadOuts) -> float:
+    def value(self, read_outs: ReadOuts) -> float:
+        """Returns the value that decides; raises UserError if an evaluation has none."""
         found: Any = read_outs
         for option, name in (("read_out", self.rule.read_out), ("metric", self.rule.metric)):
             one_of(f"early_stopping: {option}", name, found)

@@ -160,6 +160,11 @@ class PreparedRun:
             evaluated = algorithm.eval_model(core.Variables(run.params, run.stats), run.state)
             check_followed(self.observers, fresh, run, evaluated)
             models = engine.read_out(self.algorithm, self.observers, run)
+            if self.stopping_rule is not None:
+                of_rule = stopping.EarlyStopping(self.stopping_rule, self.config.early_stopping)
+                blank = {name: np.zeros((1, *each.shape[1:]), each.dtype) for name, each in self.dataset.test.items()}
+                test = evaluate.batches(blank, 1)
+                of_rule.value(self.probe(Strategy())(models, (test, test) if self.config.eval_val else test))
             learner = store.client(id=who[0], row=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max)
             return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
 
@@ -167,6 +172,16 @@ class PreparedRun:
         with user_code(next(iter(own.values()), check_round), f"a round with {', '.join(own)} fails"):
             jax.eval_shape(rehearse, store, jax.ShapeDtypeStruct((1,), jnp.int32))
         return communication(self.algorithm, self.shapes.params, store, n_max, self.shapes.stats)
+
+    def probe(self, strategy: Strategy) -> Callable:
+        """Returns (read-outs, test batches, with --eval_val and held-out ones) -> read-out -> metric -> value."""
+        network, measure, validated = (self.model, self.normalize), evaluate.measure_of, None
+        tested = [evaluate.make_probe(*network, measure(self.dataset, by_class=self.config.imbalance > 1), strategy)]
+        if self.config.eval_val:
+            validated = evaluate.make_probe(*network, measure(self.dataset, of="held out"), strategy)
+        if (trigger := self.attack.trigger) is not None:
+            tested.append(evaluate.make_attack_probe(*network, trigger, strategy))
+        return evaluate.joined(tested, validated)
 
     def cohorts(self, seed: int, schedule: Schedule, strategy: Strategy) -> CohortSchedule:
         """Returns the cohorts of a seed in the rounds of a schedule, padded to the width that a strategy needs."""

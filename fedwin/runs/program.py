@@ -43,15 +43,8 @@ class Program:
 
     def __init__(self, plan: RunPlan, test: dict[str, np.ndarray], may_stop: bool = False):
         self.plan, self.prepared, self.strategy, self.may_stop = plan, plan.prepared, plan.strategy, may_stop
-        prepared, strategy = self.prepared, self.strategy
-        dataset, config = prepared.dataset, prepared.config
-        network, measure, validated = (prepared.model, prepared.normalize), evaluate.measure_of, None
-        tested = [evaluate.make_probe(*network, measure(dataset, by_class=config.imbalance > 1), strategy)]
-        if config.eval_val:
-            validated = evaluate.make_probe(*network, measure(dataset, of="held out"), strategy)
-        if (trigger := prepared.attack.trigger) is not None:
-            tested.append(evaluate.make_attack_probe(*network, trigger, strategy))
-        probe = evaluate.joined(tested, validated)
+        prepared, strategy, config = self.prepared, self.strategy, self.prepared.config
+        probe = prepared.probe(strategy)
         parts, seen = (prepared.algorithm, prepared.observers, strategy, probe), prepared.changes.of_test
         self.partitions_differ = plan.num_vmapped > 1 and partitions_differ(prepared.federations)
         self.dispatch = engine.Dispatch(*parts, seen=seen)

@@ -62,10 +62,13 @@ def test_validation_decides_only_where_clients_hold_out_examples():
     refused("val_accuracy needs examples that clients hold out; set --val_fraction=0.1", fedwin.check, config)
 
 
-def test_a_metric_that_the_run_does_not_have_is_refused_at_the_first_evaluation():
-    callback = stopping.EarlyStopping(STOPPING_RULES.build("patience:rounds=5,metric=val_acuracy"), "patience")
-    message = "early_stopping: metric=val_acuracy must be one of accuracy, val_accuracy. Did you mean 'val_accuracy'"
-    refused(message, callback, 0, 0, {"model": {"accuracy": 0.1, "val_accuracy": 0.1}})
+def test_what_no_evaluation_of_the_run_has_is_refused_before_it():
+    for rule, words in (
+        ("patience:rounds=5,metric=val_acuracy", "early_stopping: metric=val_acuracy must be one of .*'val_accuracy'"),
+        ("target:value=0.5,read_out=wima9", "early_stopping: read_out=wima9 must be one of model"),
+        ("target:value=90", "value=90 of val_accuracy is a fraction"),
+    ):
+        refused(words, fedwin.check, dataclasses.replace(CONFIG, early_stopping=rule))
 
 
 def test_a_rule_that_fails_or_returns_something_else_is_named():
@@ -87,19 +90,15 @@ def test_a_killed_run_ends_in_the_round_of_an_uninterrupted_one(tmp_path, monkey
     curve = [(line["round"], line["model"]["val_accuracy"]) for line in lines(tmp_path / "whole")]
     assert at == stops(config.early_stopping, curve) == curve[-1][0] < CONFIG.num_rounds
     assert f"seed 0: stopped early in round {at} of 40." in capsys.readouterr().out
-
-    class Killed(BaseException):
-        pass
-
     update = stopping.EarlyStopping.__call__
 
     def killed(self, round, seed, read_outs):
         if update(self, round, seed, read_outs):
-            raise Killed  # after the evaluation, before the checkpoint of the stop
+            raise SystemExit  # after the evaluation, before the checkpoint of the stop
         return False
 
     again = placed(config, tmp_path / "killed")
-    with monkeypatch.context() as patched, pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
         patched.setattr(stopping.EarlyStopping, "__call__", killed)
         fedwin.run(again, quiet=True)
     assert fedwin.run(again, quiet=True)["seeds"][0]["stopped_at"] == at
