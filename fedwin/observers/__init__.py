@@ -8,7 +8,7 @@ from fedwin.observers.ema import ema
 from fedwin.observers.registry import OBSERVERS, Average, SharedObserver, build_all
 from fedwin.observers.swa import swa
 from fedwin.observers.weights import WEIGHTS
-from fedwin.observers.wima import ReadOut, classifier_mask, select, wima, wima_name, wima_reading
+from fedwin.observers.wima import ReadOut, mask_of_part, select, wima, wima_name, wima_reading
 from fedwin.registry import import_all
 
 import_all(__name__, __path__)
@@ -20,7 +20,7 @@ __all__ = [
     "ReadOut",
     "SharedObserver",
     "build_all",
-    "classifier_mask",
+    "mask_of_part",
     "ema",
     "select",
     "swa",

@@ -68,18 +68,19 @@ def select(mask, chosen, rest):
     return jax.tree.map(lambda m, a, b: a if m else b, mask, chosen, rest)
 
 
-def classifier_mask(params, path: tuple[str, ...]):
-    """Returns a boolean tree that is true on the leaves of the classifier.
+def mask_of_part(params, part: str, path: tuple[str, ...], owner: str):
+    """Returns a boolean tree that is true on the leaves of a part of the model, its 'classifier' or its 'features'.
 
     Args:
       path: path of the classifier in params.
+      owner: whose option the part is, for messages.
 
     Raises:
-      UserError: when there are no leaves below the path.
+      UserError: when there are no leaves below the path, or no others.
 
     Example:
-      >>> classifier_mask({"body": 0.0, "last": {"bias": 0.0}}, ("last",))
-      {'body': False, 'last': {'bias': True}}
+      >>> mask_of_part({"body": 0.0, "last": {"bias": 0.0}}, "features", ("last",), "wima")
+      {'body': True, 'last': {'bias': False}}
     """
     wanted = tuple(path)
 
@@ -87,10 +88,13 @@ def classifier_mask(params, path: tuple[str, ...]):
         keys = tuple(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in key_path)
         return keys[: len(wanted)] == wanted
 
-    mask = jax.tree_util.tree_map_with_path(below, params)
-    if not wanted or not any(jax.tree.leaves(mask)):
-        raise UserError(f"the model has no parameters below its classifier path {'/'.join(wanted) or '(none)'}.")
-    return mask
+    in_classifier = jax.tree_util.tree_map_with_path(below, params)
+    if not wanted or not any(jax.tree.leaves(in_classifier)):
+        where = f"below its classifier path {'/'.join(wanted) or '(none)'}"
+        raise UserError(f"{owner}, part={part}: the model has no parameters {where}.")
+    if part == "features" and all(jax.tree.leaves(in_classifier)):
+        raise UserError(f"{owner}, part=features: the model has no parameters besides its classifier.")
+    return jax.tree.map(lambda inside: inside == (part == "classifier"), in_classifier)
 
 
 def wima(
@@ -153,9 +157,9 @@ def wima(
             ready = (state.count > 0) if r.warmup == "partial" else (state.count >= r.window)
             average = tree.where(ready, average, model)
             if r.part != "all":
-                mask = classifier_mask(model.params, classifier_path)
-                pair = (average.params, model.params) if r.part == "classifier" else (model.params, average.params)
-                average = Variables(select(mask, *pair), average.stats if r.part == "features" else model.stats)
+                mask = mask_of_part(model.params, r.part, classifier_path, "wima")
+                stats = average.stats if r.part == "features" else model.stats
+                average = Variables(select(mask, average.params, model.params), stats)
             out[r.name] = average
         return out
 

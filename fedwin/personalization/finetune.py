@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import optax
 
 from fedwin.core import Client, Setting, Variables
-from fedwin.errors import UserError
 from fedwin.local import Solver
-from fedwin.observers.wima import classifier_mask
+from fedwin.observers.wima import mask_of_part
 from fedwin.personalization.registry import PERSONALIZERS, Personalizer
 from fedwin.registry.ranges import NonNegative, Positive
 
@@ -77,12 +76,7 @@ def _mask(model: Variables, part: str, setting: Setting) -> Variables:
     if part == "all":
         return Variables(jax.tree.map(lambda leaf: True, model.params), True)
     path = () if setting.model is None else setting.model.classifier_path
-    try:
-        in_classifier = classifier_mask(model.params, path)
-    except UserError as error:
-        raise UserError(f"finetune, part={part}: {error}") from error
-    features = part == "features"
-    return Variables(jax.tree.map(lambda inside: inside != features, in_classifier), features)
+    return Variables(mask_of_part(model.params, part, path, "finetune"), part == "features")
 
 
 def _keep(mask) -> optax.GradientTransformation:

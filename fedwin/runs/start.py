@@ -16,7 +16,7 @@ from fedwin.core import Variables
 from fedwin.data.federation import Federation
 from fedwin.errors import UserError
 from fedwin.models import ADAPTATIONS, Model, interchange
-from fedwin.observers.wima import Part, classifier_mask
+from fedwin.observers.wima import Part, mask_of_part
 from fedwin.registry import parse
 from fedwin.residence.blockwise import Lazy, placed
 from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
@@ -212,15 +212,8 @@ def _wanted(part: str, model: Model) -> Leaves:
     own = jax.eval_shape(model.init, jax.random.key(0))
     if part == "all":
         return named_leaves(own)
-    try:
-        mask = classifier_mask(own.params, model.classifier_path)
-    except UserError as error:
-        raise UserError(f"init_from, part={part}: {error}") from error
-    features = part == "features"
-    chosen = Variables(
-        jax.tree.map(lambda in_classifier: in_classifier != features, mask),
-        jax.tree.map(lambda leaf: features, own.stats),
-    )
+    mask = mask_of_part(own.params, part, model.classifier_path, "init_from")
+    chosen = Variables(mask, jax.tree.map(lambda leaf: part == "features", own.stats))
     return {name: leaf for (name, leaf), take in zip(named_leaves(own).items(), jax.tree.leaves(chosen)) if take}
 
 

@@ -10,7 +10,7 @@ from fedwin import core, tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.local.batches import exact_share, share_of
-from fedwin.observers.wima import classifier_mask, select
+from fedwin.observers.wima import mask_of_part, select
 from fedwin.registry.ranges import Decay
 from fedwin.tree import PyTree
 from fedwin.wrappers.base import (
@@ -45,11 +45,7 @@ def part_mask(params, part: str, setting: Setting):
       UserError: when the model has no such part.
     """
     if part != "norm":
-        try:
-            inside = classifier_mask(params, () if setting.model is None else setting.model.classifier_path)
-        except UserError as error:
-            raise UserError(f"local: part={part}: {error}") from error
-        return jax.tree.map(lambda leaf: leaf == (part == "classifier"), inside)
+        return mask_of_part(params, part, () if setting.model is None else setting.model.classifier_path, "local")
     mask = jax.tree_util.tree_map_with_path(lambda path, leaf: "norm" in jax.tree_util.keystr(path).lower(), params)
     if not any(jax.tree.leaves(mask)):
         raise UserError("local: part=norm: the model has no normalization layers; choose part=classifier.")

@@ -38,6 +38,7 @@ def test_a_part_of_wima_is_that_of_the_mean_and_the_rest_that_of_the_model():
         state = observer.update(t, model(value), state)
     found = {name: read.params for name, read in observer.read(model(3.0), state).items()}
     assert found == {"classifier": {"a": 3, "b": {"c": 20}}, "features": {"a": 2, "b": {"c": 30}}}
+    refused("besides its classifier", observers.mask_of_part, {"b": {"c": 1}}, "features", ("b",), "wima")
 
 
 @pytest.mark.parametrize("begin, phase, collected", [(8, "code", (12, 14)), (13, "code", (14,)), (12, "swa", (13,))])
