@@ -86,8 +86,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         ranks.set(xlabel="clients in ascending order (%)", ylabel=axis_name, xlim=(0, style.PERCENT))
         for axis in (histogram, ranks):
             axis.grid(alpha=0.3)
-        names = [line.get_label() for line in ranks.get_lines()]
-        figure.legend(ranks.get_lines(), names, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        figure.legend(handles=ranks.get_lines(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
 
 

@@ -77,6 +77,8 @@ def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray
     """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
     seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped, label=source.label).values()
     shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
+    if not all(shown):
+        raise UserError(f"'{source.label}' has no evaluation after a round yet; continue the run.")
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
@@ -133,11 +135,9 @@ def compute(
       UserError: a curve without such evaluations, or a line or limit that can't be drawn.
     """
     low, high = limits or (None, None)
-    given = [number for number in (target, low, high) if number is not None]
-    if not all(math.isfinite(number) and (number > 0 or not log) for number in given):
-        raise UserError(f"target, lowest and highest must be finite numbers{' > 0 with --log' if log else ''}.")
-    if low is not None is not high and low >= high:
-        raise UserError(f"lowest={low:g} must be less than highest={high:g}.")
+    drawn = [math.isfinite(at) and (at > 0 or not log) for at in (target, low, high) if at is not None]
+    if not all(drawn) or (low is not None is not high and low >= high):
+        raise UserError(f"target and lowest < highest must be finite numbers{' > 0 with --log' if log else ''}.")
     entries = []
     for source in series:
         rounds, values = curve(source.lines, source.readout, metric, every, source.stopped, label=source.label)
@@ -151,8 +151,7 @@ def compute(
     if not entries:
         raise UserError("there is no curve to draw; name a run.")
     options = {"target": target, "limits": list(limits) if limits else None, "log": log}
-    axis = {} if x == "round" else {"x": x}
-    return {"kind": KIND, "metric": metric, "curves": entries, **options, **axis}
+    return {"kind": KIND, "metric": metric, "curves": entries, **options, **({} if x == "round" else {"x": x})}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

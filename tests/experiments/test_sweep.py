@@ -191,7 +191,6 @@ def test_ties_share_a_rank_and_are_named():
 
 
 def test_every_run_diverged():
-    point = {"client_lr": 1.0}
-    sweep = sweeps.Sweep({"client_lr": [1.0]}, {"a": point}, {"a": Config()}, {"a": summary(None)}, "accuracy")
+    sweep = sweeps.Sweep({"client_lr": [1]}, {"a": {"client_lr": 1}}, {"a": Config()}, {"a": summary(None)}, "accuracy")
     assert sweeps.best_lines(sweep) == ["Every run diverged: there is no best run."]
     assert "diverged" in sweeps.text(sweep)

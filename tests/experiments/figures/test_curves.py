@@ -96,7 +96,7 @@ def test_misuse(finished, tmp_path):
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
         (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
         (lambda: curves.compute(sources.series([finished]), "acuracy"), "^'fedavg: model': .*model has accuracy, loss"),
-        (lambda: curves.compute([], limits=(0.9, 0.1)), "lowest=0.9 must be less than highest=0.1"),
+        (lambda: curves.compute([], limits=(0.9, 0.1)), "target and lowest < highest must be"),
         (lambda: curves.compute([], target=0.0, log=True), "finite numbers > 0 with --log"),
         (lambda: curves.compute([]), "no curve"),
         (lambda: curves.compute([Series("late", [line(0, 1, 0.5)], since=2)]), "from round 2"),
