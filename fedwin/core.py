@@ -69,6 +69,7 @@ class Client(NamedTuple):
 
     Attributes:
       id: number of the client among all clients, int32 [].
+      slot: its row in the client table of this dispatch, int32 [].
       size: number of examples N_i, int32 []; 0 marks padding.
       weight: share p_i = N_i / sum_j N_j over all clients, float []. The weight N_i in the mean over a cohort is
         `aggregation_weight`.
@@ -85,6 +86,7 @@ class Client(NamedTuple):
     """
 
     id: jax.Array
+    slot: jax.Array
     size: jax.Array
     weight: jax.Array
     key: jax.Array

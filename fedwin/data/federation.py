@@ -35,11 +35,12 @@ class Store(NamedTuple):
     info: tree.PyTree
     weight: jax.Array
 
-    def client(self, *, id, row, key, round, state, stats, n_max: int, present=True) -> core.Client:
+    def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True) -> core.Client:
         """Builds the view of one client that algorithms get; may be traced.
 
         Args:
           row: its row in this store, int32 [].
+          slot: its row in the client table, int32 [].
           round: number of completed rounds, int32 [].
           n_max: length of the padded index, at least the client's number of examples.
           present: False for padding, which gets size 0.
@@ -54,6 +55,7 @@ class Store(NamedTuple):
         positions = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
         return core.Client(
             id=id,
+            slot=slot,
             size=size,
             weight=at(self.weight, row),
             key=key,

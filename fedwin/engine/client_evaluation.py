@@ -234,6 +234,7 @@ class ClientProbe:
         client = store.client(
             id=number,
             row=row,
+            slot=number,
             key=jax.random.fold_in(key, number),
             round=shared.round,
             state=own.state,

@@ -74,6 +74,7 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
         client = shared.store.client(
             id=place.ids,
             row=place.rows,
+            slot=place.slots,
             key=own.key,
             round=shared.round,
             state=own.state,
@@ -101,7 +102,7 @@ def client_shapes(store: Store, row: PyTree, stats: PyTree, n_max: int) -> core.
 
     def one(store, row, stats):
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-        return store.client(id=zero, row=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
+        return store.client(id=zero, row=zero, slot=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
 
     return jax.eval_shape(one, store, row, stats)
 

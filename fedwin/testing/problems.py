@@ -85,6 +85,7 @@ class Problem(NamedTuple):
         return self.store.client(
             id=number(id),
             row=id,
+            slot=number(id),
             key=jax.random.fold_in(KEY, id),
             round=number(round),
             state=state,

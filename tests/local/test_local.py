@@ -15,6 +15,7 @@ def client(size, n_max=None, total=40, key=0):
     examples = {"x": jnp.arange(total, dtype=jnp.float32), "y": jnp.zeros(total, jnp.int32)}
     return core.Client(
         id=jnp.int32(3),
+        slot=jnp.int32(3),
         size=jnp.int32(size),
         weight=jnp.float32(1),
         key=jax.random.key(key),
