@@ -98,9 +98,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             on = f"{run['on']} data, round {run['round']}"
             _map(figure, left, change, result["clients"], "PuOr", -most, "{:+.2f}")
             _map(figure, right, after, result["clients"], "cividis", 0, "{:.2f}")
-            said = f"after - before, {on} (mean forgetting {run['mean']:.3f})", "accuracy after local training"
-            for axis, text in zip((left, right), said):
-                axis.set_title(style.wrapped(f"{run['label']}: {text}", int(LETTERS * (size + 1.5))))
+            wrapped = lambda text: style.wrapped(f"{run['label']}: {text}", int(LETTERS * (size + 1.5)))
+            left.set_title(f"{wrapped(f'after - before, {on}')}\n(mean forgetting {run['mean']:.3f})")
+            right.set_title(wrapped("accuracy after local training"))
     return figure
 
 

@@ -13,7 +13,7 @@ from fedwin.runs.load import client_models
 from ..figures import curves as curve_figure
 from ..figures import factors, forgetting, labels, line, models, plane, probing, stored, style, sweeps
 from ..papers.items import Analysis, Cell, Item, Variation, data_title, file_stem
-from ..papers.measures import NATS, Curve, MeanLast, MeanLoss
+from ..papers.measures import NATS, Curve, MeanLast, MeanLoss, RoundsTo
 from ..records import Json
 from .numbers import Value, least_trained
 from .results import Results, curves, rounded
@@ -114,7 +114,8 @@ def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
         lost: dict[str, list[float]] = {}
         placed = [(v, v.cell.column.x) for v in numbers if v.cell.column.group == group]
         shown = [value for value, x in placed if x is not None and value.defined and not value.near_chance]
-        seeds = common_seeds(value.defined for value in shown)
+        # A seed that does not reach its target was trained: it counts for the other points.
+        seeds = common_seeds(v.by_seed if isinstance(v.cell.measure, RoundsTo) else v.defined for v in shown)
         for value, x in placed:
             label = _label(item, value.cell)
             if x is not None and any(value is each for each in shown):

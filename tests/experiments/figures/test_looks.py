@@ -1,8 +1,13 @@
 """Looks of methods: the same color, dash and marker in every figure; panels of seeds that all lines have."""
 
+import types
+
 import pytest
 
 from experiments.figures import style
+from experiments.papers.catalogue import item
+from experiments.reproduction import pictures
+from experiments.reproduction.numbers import Value
 from experiments.reproduction.pictures import common_seeds
 
 
@@ -44,3 +49,12 @@ def test_pictures_have_embedded_fonts_names_that_are_no_formulas_and_no_date(for
 def test_a_panel_shows_the_seeds_that_all_lines_have():
     assert common_seeds([{0: "a", 1: "b", 2: "c"}, [0, 2], []]) == {0, 2}
     assert common_seeds([[0], [1]]) == {0, 1} and common_seeds([]) == set()
+
+
+def test_a_seed_that_misses_its_target_is_left_out_of_that_point_alone(monkeypatch, tmp_path):
+    found, figure = [], item("ghb/figure7")
+    rounds = {"fedavg": {0: 500, 1: 700}, "scaffold": {0: 860, 1: None}}
+    numbers = [Value(cell, rounds[cell.row.name], (9, 9)) for cell in figure.cells("trend") if cell.row.name in rounds]
+    monkeypatch.setattr(pictures.sweeps, "draw", lambda result, path, title: found.append(result["methods"]))
+    pictures.draw(figure, types.SimpleNamespace(scale="trend"), numbers, tmp_path)
+    assert [{tuple(seeds) for seeds in method["seeds"]} for method in found[0]] == [{(500, 700)}, {(860,)}]
