@@ -144,8 +144,7 @@ def plan(
 ) -> list[Task]:
     """Returns the tasks that fill tables and figures, a run before its forks.
 
-    For a grid whose best point is not known yet these are the search runs of its points, with the first seed; later the
-    best point's run.
+    For a grid these are the search runs of its points, with the first seed, and the best point's run once it is known.
 
     Args:
       seeds: instead of every item's own; empty: those.
@@ -163,8 +162,8 @@ def plan(
         else:
             for cell in (cells or {}).get(item.name, item.cells(scale)):
                 index = 0 if len(cell.runs) == 1 else best_point(results, cell) if results is not None else None
-                searched = [(search_run(run), own[:1]) for run in cell.runs if index is None]
-                runs += searched or [(cell.runs[index or 0], own)]
+                runs += [(search_run(run), own[:1]) for run in cell.runs if len(cell.runs) > 1]
+                runs += [] if index is None else [(cell.runs[index], own)]
                 runs += [(cell.reference, own)] if cell.reference is not None else []
         for run, run_seeds in runs:
             for ancestor in lineage(run):

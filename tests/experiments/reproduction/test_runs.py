@@ -29,6 +29,13 @@ def test_read_outs_of_a_setting_are_observed_besides_those_of_cells():
     assert tasks and all(set(task.run.config().observe) <= task.reads for task in tasks)
 
 
+def test_a_searched_grid_plans_its_search_runs_besides_the_best_point(monkeypatch):
+    monkeypatch.setattr(runs, "best_point", lambda results, cell: 1)
+    cell = next(cell for cell in item("ghb/table4").cells("paper") if cell.row.name == "fedavgm")
+    tasks = runs.plan([item("ghb/table4")], "paper", (0,), {"ghb/table4": [cell]}, results.stored("paper"))
+    assert [task.run for task in tasks] == [*map(runs.search_run, cell.runs), cell.runs[1]]
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_fork_comes_after_its_parent_and_shares_it_with_the_table(scale):
     seen = {}
