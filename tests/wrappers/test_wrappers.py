@@ -222,7 +222,7 @@ def test_what_a_wrapper_can_not_do_is_one_line(line):
     refused(reason, lambda: testing.trajectory(p, built(p, choice, *texts), 1))
 
 
-@pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local: part=classifier")])
+@pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local, part=classifier")])
 def test_a_model_must_have_the_part_that_stays_local(text, reason):
     p = small(1)
     refused(reason, lambda: testing.trajectory(p, built(p, "fedavg", text), 1))
