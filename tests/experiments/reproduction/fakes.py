@@ -24,14 +24,15 @@ def record(run=RUN, strategy="chunked:k=1", observe=(), eval_every=1, seeds=(0,)
 
 
 class Fake(Results):
-    """Results with the given records, by key of their run."""
+    """Results with the given records, one or a list, by key of their run."""
 
     def __init__(self, by_key=None, scale="trend"):
         super().__init__(scale)
         self.by_key = by_key or {RUN.key: record()}
 
     def records(self, run):
-        return [self.by_key[run.key]] if run.key in self.by_key else []
+        found = self.by_key.get(run.key, [])
+        return found if isinstance(found, list) else [found]
 
 
 def cell(measure, run=RUN, row="a", column="data"):

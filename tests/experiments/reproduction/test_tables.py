@@ -109,7 +109,8 @@ def test_a_random_sample_of_printed_commands_gives_the_printed_numbers(tmp_path)
         if {each.stored["machine"] for each in stored} == {results.machine()}:
             table = item(path.stem.replace("_", "/", 1))
             (found,) = [c for c in table.cells("trend") if c.position == (row["row"], row["column"], row["variant"])]
-            by_key = {each.name.partition("-")[0]: read(each) for each in (tmp_path / "runs").glob("*-seed*")}
+            of_key = lambda name: sorted((tmp_path / "runs").glob(f"{name.partition('-')[0]}-seed*"))
+            by_key = {each.name.partition("-")[0]: list(map(read, of_key(each.name))) for each in of_key("*")}
             mean = numbers.value(Fake(by_key), found).mean
             assert mean == pytest.approx(float(row["ours (mean over seeds)"]), abs=2e-3), (path.name, row)
 
