@@ -30,6 +30,7 @@ from fedwin.models import MODELS, Model
 from fedwin.personalization import Personalizer
 from fedwin.personalization import build_all as build_personalizers
 from fedwin.registry import Choice, Registry, parse
+from fedwin.runs import directory as directories
 from fedwin.runs.choices import (
     algorithm_choice,
     asynchronous_server,
@@ -134,6 +135,13 @@ class PreparedRun:
     def shapes(self) -> core.Variables:
         """Shapes of the model's parameters and statistics."""
         return jax.eval_shape(self.model.init, jax.random.key(0))
+
+    @functools.cached_property
+    def hashes(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Hashes of files by flag; of data by seed, and of those files; of the parameters that seeds start from."""
+        files = directories.file_hashes(self.config) | {"sampling": self.setting.sampling.digest}
+        data = directories.data_hashes(self.federations) | {flag: digest for flag, digest in files.items() if digest}
+        return files, data, {str(seed): start.digest for seed, start in self.initial.items()}
 
     @functools.cached_property
     def bytes_per_client(self) -> Bytes:

@@ -339,17 +339,10 @@ def readout_names(config: Config) -> list[str]:
         return sorted(jax.eval_shape(read))
 
 
-def _hashes(prepared: PreparedRun) -> tuple[dict[str, str], ...]:
-    """Returns hashes of files by flag; of data by seed, and of files; and of the parameters that seeds start from."""
-    files = directories.file_hashes(prepared.config) | {"sampling": prepared.setting.sampling.digest}
-    data = directories.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
-    return files, data, {str(seed): start.digest for seed, start in prepared.initial.items()}
-
-
 def check_unchanged(prepared: PreparedRun, directory: pathlib.Path) -> None:
     """Raises UserError if the run in a directory had other data or another start than its flags name now."""
     config, recorded = prepared.config, directories.read_config(directory).identity
-    files, data, initial = _hashes(prepared)
+    files, data, initial = prepared.hashes
     parent, before = pathlib.Path(config.fork_from.rpartition("@")[0]), recorded.environment.get("fork_from")
     if changed := [flag for flag, digest in files.items() if recorded.data.get(flag, "") != digest]:
         what = f"was run with another file than --{changed[0]}={getattr(config, changed[0])} has now; restore the file"
@@ -369,7 +362,7 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
     plan, directory, config_file, imports, of_model = checked
     prepared, config = plan.prepared, plan.prepared.config
-    _, data, initial = _hashes(prepared)
+    _, data, initial = prepared.hashes
     others = str(plan.strategy), imports, initial, prepared.dataset, _calls_onednn(prepared)
     identity = directories.identity(config, data, *others)
     if not multi_process.is_first():
