@@ -20,6 +20,7 @@ def test_no_code_is_imported_from_a_directory(tmp_path, monkeypatch):
     (tmp_path / "foreign_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
     for line in lines:
         calls.refused(tmp_path, "run uses the code of foreign_code.py | --import=", *line.split())
+    assert not (tmp_path / "executed").exists()
     for line in lines:
         ended = calls.called(*line.split(), "--import=foreign_code.py")
         assert ended.status == 0 and (tmp_path / "executed").exists(), ended.lines
