@@ -172,9 +172,14 @@ def _forgetting(arguments: Runs, options: Any) -> Answer:
     return result, "Forgetting in one local training"
 
 
+def _last(series: Sequence[sources.Series], options: Any) -> int:
+    """Returns the number of last rounds that count: all rounds of runs that have no more than --last."""
+    return min(options.last, max((line["round"] for source in series for line in source.lines), default=MOST))
+
+
 def _smoothness(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts, options.labels)
-    result = smoothness.compute(series, sources.metric_of(series, options.metric), options.last)
+    result = smoothness.compute(series, sources.metric_of(series, options.metric), _last(series, options))
     return result, f"Jumps of the {result['metric']} from round to round"
 
 
@@ -190,9 +195,9 @@ def _sweeps(arguments: Runs, options: Any) -> Answer:
     if not options.parameter:
         raise UserError("sweeps: name the parameter in which the runs differ, such as --parameter=clients_per_round.")
     series = sources.series(arguments, options.readouts)
-    metric = sources.metric_of(series, options.metric)
-    points = sweeps.of_runs(series, options.parameter, metric, options.last)
-    return sweeps.compute(points, options.parameter, metric), f"{metric}, mean of the last {options.last} rounds"
+    metric, last = sources.metric_of(series, options.metric), _last(series, options)
+    points = sweeps.of_runs(series, options.parameter, metric, last)
+    return sweeps.compute(points, options.parameter, metric), f"{metric}, mean over the last {last} rounds"
 
 
 def _labels(arguments: Runs, options: Any) -> Answer:

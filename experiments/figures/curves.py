@@ -58,7 +58,7 @@ def by_seed(
                 found.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
     where = f"'{label}': " if label else ""
     if known and not found:
-        raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}.")
+        raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}; name another metric or read-out.")
     if not found:
         raise UserError(f"{where}there is no evaluation of {readout} to draw.")
     end, lost = max(map(max, found.values())), diverged_at(lines, readout)
