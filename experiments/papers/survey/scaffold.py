@@ -52,3 +52,7 @@ FIGURE5 = Item(
 FIGURE6 = dataclasses.replace(
     FIGURE5, name="survey/figure6", rows=(*ghb.picked("fedavg"), *methods("augmentation")), columns=FIGURE5.columns[:1]
 )
+# Server momentum that moves ten times as far, beside FedCM as read off Table 7.
+FIGURE7 = dataclasses.replace(
+    FIGURE6, name="survey/figure7", rows=(*ghb.picked("fedavg", "fedcm"), *methods("server_rate"))
+)
