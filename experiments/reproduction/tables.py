@@ -172,7 +172,7 @@ def shown(value: Value) -> str:
     """Returns a number for readers.
 
     At paper scale 'printed / ours', ours in bold if it agrees, in italics if it is near, and of one seed with the
-    standard deviation over the averaged evaluations in brackets.
+    standard deviation over the averaged evaluations in parentheses.
     """
     digits = DIGITS.get(value.cell.measure.unit, 2)
     ended = value.rounds[0] == value.rounds[1]
@@ -197,7 +197,7 @@ def legend(item: Item, numbers: list[Value]) -> str:
         return "No number yet: no run has finished."
     parts = [f"Of one seed: {_descriptions(item, numbers)}."]
     jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
-    one = "one seed, in brackets the standard deviation over these evaluations" if jumps else "one seed"
+    one = "one seed, with the standard deviation over these evaluations in parentheses" if jumps else "one seed"
     if counts == [1]:
         return " ".join([*parts, f"Shown: {one}."])
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
