@@ -17,7 +17,8 @@ FIXED = ("natural", "csv")
 
 def most_of_class(total: int, classes: int, factor: float, c: int) -> int:
     """Returns floor(N / C factor^(-c / (C - 1))), the most examples that class c of C keeps of N."""
-    return int(total / classes * (1 / factor) ** (c / (classes - 1)))
+    # Not times a power of 1 / factor: 50 * 49 * (1 / 49) is below 50.
+    return int(total / classes / factor ** (c / (classes - 1)))
 
 
 def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:

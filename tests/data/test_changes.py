@@ -7,7 +7,7 @@ import pytest
 
 from fedwin import core, data, losses, testing
 from fedwin.data.changes import KEY, LEVEL, RUN, Changes
-from fedwin.data.long_tail import long_tail
+from fedwin.data.long_tail import long_tail, most_of_class
 from fedwin.data.shifts import DRIFTS, SHIFTS
 from fedwin.errors import UserError
 from fedwin.testing.problems import KEY as RUN_KEY
@@ -109,10 +109,9 @@ def test_asynchronous_clients_have_the_examples_of_their_start():
     server = ASYNCHRONOUS.build("buffer:concurrency=2", 2)
     late = asynchronous(changed, server, lambda: 2)
     down = late.init(p.variables.params, RUN_KEY).own
-    info = {RUN: jax.random.key_data(RUN_KEY)}
     for round, staleness in ((1, 0), (1, 1), (2, 1), (2, 2)):
         c = p.store.client(id=0, row=0, slot=0, key=RUN_KEY, round=round, state=(), stats=(), n_max=3)
-        late_one = c._replace(info=info, staleness=jnp.int32(staleness))
+        late_one = c._replace(info={RUN: jax.random.key_data(RUN_KEY)}, staleness=jnp.int32(staleness))
         seen[round - staleness] = late.phases[0].client(down, late_one).message.tolist()
     assert seen[0] == p.store.examples["y"][:3].tolist() != seen[1]
 
@@ -132,16 +131,14 @@ def test_test_examples_are_those_of_the_last_round():
 
 def long_tailed(partition, clients=None, factor=100.0):
     """Classes of 500 examples, the last of 109; returns (data set, partition)."""
-    y = np.repeat(np.arange(10), [500] * 9 + [109])
-    x = np.zeros((4609, 1), np.float32)
+    x, y = np.zeros((4609, 1), np.float32), np.repeat(np.arange(10), [500] * 9 + [109])
     owners = [f"w{row % 4}" for row in range(4609)] if partition == "natural" else None
     dataset = data.from_arrays(x, y, x[:5], y[:5], clients=owners)
     return dataset, data.make_partition(dataset, partition, clients, 1, imbalance=factor)
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet:alpha=10", "natural"])
-def test_a_long_tail_is_drawn_before_any_partition(partition):
-    clients = None if partition == "natural" else 5
+@pytest.mark.parametrize("partition, clients", [("iid", 5), ("dirichlet:alpha=10", 5), ("natural", None)])
+def test_a_long_tail_is_drawn_before_any_partition(partition, clients):
     dataset, split = long_tailed(partition, clients)
     counts = split.class_counts(dataset.train["y"], 10).sum(0)
     left = [int(460.9 * 0.01 ** (c / 9)) for c in range(10)] - counts
@@ -149,6 +146,7 @@ def test_a_long_tail_is_drawn_before_any_partition(partition):
     np.testing.assert_array_equal(split.report["sizes"], split.sizes)
     np.testing.assert_array_equal(long_tailed(partition, clients)[1].order, split.order)
     assert set(split.order) <= set(long_tail(dataset, 100, 1)) < set(long_tail(dataset, 10, 1))
+    assert [most_of_class(4900, 2, 49, c) for c in (0, 1)] == [2450, 50]
 
 
 def test_a_class_that_the_partition_of_a_tail_leaves_out_is_said():
