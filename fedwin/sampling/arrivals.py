@@ -165,9 +165,9 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
 
     least = 0 if deadline or sampler.dropout else min(most, sampler.smallest)
     # A deadline is not counted: whom it leaves out depends on the seed, and on the messages of the algorithm.
-    expected = min(most, sampler.expected)
-    if sampler.dropout:
-        expected = size_of_available(most, round(sampler.expected), 1 - sampler.dropout)
+    answering = lambda drawn: size_of_available(most, drawn, 1 - sampler.dropout)
+    sizes = {round(sampler.expected): 1.0} if sampler.sizes is None else dict(enumerate(sampler.sizes))
+    expected = float(sum(share * answering(size) for size, share in sizes.items()))
     weighted, digest = sampler.weighted, sampler.digest
     largest = min(most, sampler.largest)
     return Sampler(draw, sampler.num_clients, largest, least, expected, weighted, digest=digest, timed=True)

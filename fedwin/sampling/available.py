@@ -14,7 +14,7 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveShare, Range, Share
-from fedwin.sampling.base import SAMPLERS, Population, Sampler, size_of_available, uniforms
+from fedwin.sampling.base import SAMPLERS, Population, Sampler, size_of_available, sizes_of_available, uniforms
 
 # Up to this many clients, all are put in random order at once.
 SMALL = 4096
@@ -67,7 +67,8 @@ def available_clients(population: Population, tag: int, available: Callable, cha
                 break
         return np.concatenate(found)[:size]
 
-    return Sampler(draw, clients, size, 0, size_of_available(size, clients, chance))
+    sizes = sizes_of_available(size, clients, chance)
+    return Sampler(draw, clients, size, 0, size_of_available(size, clients, chance), sizes=sizes)
 
 
 @SAMPLERS.register(
@@ -300,4 +301,5 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
         return generator(seed, _TRACE_TAG, round).permutation(present(round % length))[:most]
 
     smallest, largest = int(sizes.min()), max(int(sizes.max()), 1)
-    return Sampler(draw, population.num_clients, largest, smallest, float(sizes.mean()), digest=digest)
+    shares = tuple(np.bincount(sizes) / rounds)
+    return Sampler(draw, population.num_clients, largest, smallest, float(sizes.mean()), digest=digest, sizes=shares)

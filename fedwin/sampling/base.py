@@ -100,6 +100,7 @@ class Sampler:
       digest: hash of a file that decides the draws besides the choice and the federation; '' without one.
       dropout: probability that a client that was drawn does not answer.
       timed: whether draws have seconds, because times decide who takes part.
+      sizes: probability that a round draws n clients, for n = 0 ... largest; None: `expected` in every round.
     """
 
     draw: Callable[[int, int], Any]
@@ -113,6 +114,7 @@ class Sampler:
     digest: str = ""
     dropout: float = 0.0
     timed: bool = False
+    sizes: tuple[float, ...] | None = None
 
     @property
     def varies(self) -> bool:
@@ -190,6 +192,14 @@ def size_of_available(most: int, clients: int, chance) -> float:
     from scipy.special import bdtrc  # takes a third of a second to import
 
     return float(bdtrc(np.arange(min(most, clients)), clients, np.reshape(chance, (-1, 1))).sum(1).mean())
+
+
+def sizes_of_available(most: int, clients: int, chance) -> tuple[float, ...]:
+    """Returns P(min(most, N) = n) for n = 0 ... most, N as for `size_of_available`; most is at most `clients`."""
+    from scipy.special import bdtrc
+
+    above = bdtrc(np.arange(most), clients, np.reshape(chance, (-1, 1))).mean(0)
+    return tuple((-np.diff(above, prepend=1, append=0)).tolist())
 
 
 def uniforms(seed: int, tag: int, rounds, clients) -> np.ndarray:

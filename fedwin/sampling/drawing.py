@@ -207,4 +207,5 @@ def cyclic(
         members = order(seed)[bounds[group] : bounds[group + 1]]
         return generator(seed, _CYCLIC_TAG, round).permutation(members)[:size]
 
-    return Sampler(draw, clients, int(sizes.max()), int(sizes.min()), float(sizes.mean()))
+    shares = tuple(np.bincount(sizes) / groups)
+    return Sampler(draw, clients, int(sizes.max()), int(sizes.min()), float(sizes.mean()), sizes=shares)

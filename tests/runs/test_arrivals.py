@@ -253,37 +253,39 @@ def test_the_participation_is_that_of_the_clients_that_the_server_waits_for(chan
 
 
 def test_updates_that_are_too_old_are_dropped_and_their_clients_replaced():
-    unlimited, limited = arrivals(1, 8), arrivals(1, 8, most=3)
-    assert sampling.greatest_staleness(unlimited, (0,), 200) > 3
+    limited = arrivals(1, 8, most=3)
     draws = [limited.cohort(0, step) for step in range(200)]
-    assert sampling.greatest_staleness(limited, (0,), 200) == 3
+    assert sampling.greatest_staleness(limited, (0,), 200) == 3 < sampling.greatest_staleness(arrivals(1, 8), (0,), 200)
     dropped, received = (sum(getattr(draw, name) for draw in draws) for name in ("dropped", "received"))
     # 8 are in training when the last step is made; it is one of them that makes it.
     assert dropped > 20 and received == 200 + dropped + 7
 
 
 def test_clients_that_drop_out_hold_their_place_until_they_would_have_arrived():
-    draw = arrivals(1, 8, dropout=0.5).cohort
-    draws = [draw(0, step) for step in range(2000)]
+    draws = [*map(functools.partial(arrivals(1, 8, dropout=0.5).cohort, 0), range(2000))]
     assert sum(draw.seconds for draw in draws) == pytest.approx(2 * 2000 * 2.0 / 8, rel=0.1)
     assert sum(draw.received for draw in draws) == pytest.approx(4000, rel=0.05)
 
 
-@pytest.mark.parametrize("deadline, dropout", [(0.0, 0.0), (1.5, 0.0), (0.0, 0.4), (1.5, 0.4)])
-def test_the_first_to_arrive_take_part(deadline, dropout):
-    drawing = dataclasses.replace(sampling.uniform_sampler(K, 6), dropout=dropout)
+@pytest.mark.parametrize("deadline", [0.0, 1.5])
+@pytest.mark.parametrize(
+    "choice, dropout, mean",
+    [("uniform", 0, 4), ("uniform", 0.4, 3.320064), ("diurnal:period=2,zones=1", 0, 2), ("cyclic:groups=6", 0.4, 2)],
+)
+def test_the_first_to_arrive_take_part(choice, deadline, dropout, mean):
+    drawing = sampling.make_sampler(choice, sampling.Population(K, 6, 40, (3,), lambda seed: SIZES), dropout)
     sampler = sampling.first_to_arrive(drawing, 4, deadline, 50.0, jobs)
+    assert sampler.expected == pytest.approx(mean)
     for round in range(40):
         drawn, draw = drawing.cohort(3, round), sampler.cohort(3, round)
         seconds = dict(zip(drawn.ids.tolist(), jobs(3, round, drawn.ids).seconds.tolist()))
         come = [i for i in drawn.participants.tolist() if seconds[i] <= (deadline or np.inf)]
         first = sorted(come, key=seconds.get)[:4]
-        assert sorted(draw.ids.tolist()) == sorted(first) and draw.received == 6
-        if len(first) == 4:
-            assert draw.seconds == max(seconds[i] for i in first)
-        else:  # the server can't know that nobody else comes
-            assert draw.seconds == (deadline or max([50.0, *(seconds[i] for i in first)]))
-    assert sampler.varies == bool(deadline or dropout)
+        assert sorted(draw.ids.tolist()) == sorted(first) and draw.received == len(seconds)
+        last = max((seconds[i] for i in first), default=0)
+        # Of fewer the server can't know that nobody else comes.
+        assert draw.seconds == (last if len(first) == min(4, len(seconds)) else deadline or max(50.0, last))
+    assert sampler.varies == bool(deadline or dropout or drawing.smallest < 4)
 
 
 def test_a_seed_is_loaded_with_the_old_models_of_all_seeds(whole):
