@@ -138,6 +138,7 @@ def compute(
     drawn = [math.isfinite(at) and (at > 0 or not log) for at in (target, low, high) if at is not None]
     if not all(drawn) or (low is not None is not high and low >= high):
         raise UserError(f"target and lowest < highest must be finite numbers{' > 0 with --log' if log else ''}.")
+    style.check_shares(metric, (target, low, high))
     entries = []
     for source in series:
         rounds, values = curve(source.lines, source.readout, metric, every, source.stopped, label=source.label)

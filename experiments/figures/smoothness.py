@@ -23,7 +23,7 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
     Raises:
       UserError: a curve without two such evaluations.
     """
-    methods = []
+    methods, steps = [], set[int]()
     for source in series:
         seeds = curves.last_rounds(source, metric, last)
         try:
@@ -32,9 +32,10 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
             raise UserError(f"'{source.label}', last {last} rounds: {error}") from error
         means = style.plain([values.mean() for _, values in seeds])
         methods.append({"label": source.label, "std": style.plain(std), "mean": means})
+        steps |= {int(np.sum(np.diff(rounds) == 1)) for rounds, _ in seeds}  # no others are compared
     if not methods:
         raise UserError("there is no curve to measure; name a run.")
-    return {"kind": KIND, "metric": metric, "last": last, "methods": methods}
+    return {"kind": KIND, "metric": metric, "last": last, "steps": sorted(steps), "methods": methods}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
@@ -60,8 +61,10 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         unit = "points" if style.is_share(metric) else metric
         seeds = style.mean_of(len(method["std"]) for method in methods)
         note = f" ({seeds}, dots: seeds)" if seeds else ""
+        few, *_, many = 2 * result.get("steps", [result["last"]])
+        steps = f"{few if few == many else f'{few} to {many}'} steps in " if few < result["last"] - 1 else ""
         axis.set(
-            xlabel=f"std from round to round ({unit})\nover the last {result['last']} rounds{note}",
+            xlabel=f"std from round to round ({unit})\nover {steps}the last {result['last']} rounds{note}",
             xlim=(0, 1.5 * longest or 1),
         )
         axis.grid(alpha=0.3, axis="x")

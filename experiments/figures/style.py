@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwin.callbacks.scores import WORDS, is_share, title_of
-from fedwin.errors import escape
+from fedwin.errors import UserError, escape
 from fedwin.files import writing
 
 # Functions import matplotlib when they are called: it takes half a second, and most commands draw nothing.
@@ -162,6 +162,12 @@ def scaled(metric: str, values) -> np.ndarray:
 def level(metric: str, value: float) -> str:
     """Returns a value of a metric for a legend, such as '60 %'."""
     return f"{float(scaled(metric, value)):g}{' %' if is_share(metric) else ''}"
+
+
+def check_shares(metric: str, values: Iterable[float | None]) -> None:
+    """Raises UserError for a value of a metric that is a fraction, given in percent."""
+    if is_share(metric) and (high := max((value for value in values if value is not None), default=0)) > 1:
+        raise UserError(f"{metric} is a fraction, and {high:g} is more than 1; write 0.6 for 60 %.")
 
 
 def wrapped(label: str, letters: int = 24) -> str:

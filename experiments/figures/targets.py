@@ -28,10 +28,11 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
     A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other.
 
     Raises:
-      UserError: no target, or a curve without such evaluations.
+      UserError: no target, one in percent, or a curve without such evaluations.
     """
     if not series or not targets:
         raise UserError("targets: name a run, and a value to reach, such as --target=0.6.")
+    style.check_shares(metric, targets)
     methods = []
     for source in series:
         seeds = curves.by_seed(

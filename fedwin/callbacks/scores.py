@@ -226,7 +226,10 @@ def _client_table(summaries: Summaries) -> list[str]:
         for metric in metrics
         if metric.endswith(f"_{shown}_mean")
     ]
-    note = "on clients' own examples; worst 10 %: mean of the worst tenth; spread: standard deviation over clients"
+    seeds = [seed for summary in summaries.values() for seed in summary["seeds"].values() if seed["last"] is not None]
+    counts = sorted({seed["client_evaluations"] for seed in seeds if "client_evaluations" in seed})
+    of = f", in {' or '.join(map(str, counts))} of these evaluations (--eval_clients_every)" if counts else ""
+    note = f"on clients' own examples{of}; worst 10 %: mean of the worst tenth; spread: standard deviation over clients"
     return ["", plain_table([head, *rows]), note] if rows else []
 
 

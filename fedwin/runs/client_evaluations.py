@@ -272,9 +272,9 @@ def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None 
     written = read_lines(pathlib.Path(directory) / "metrics.jsonl")
     lines = {line["round"]: line for line in written if line["seed"] == seed and "clients" in line}
     if not lines or (round is not None and round not in lines):
-        available = ", ".join(map(str, lines)) or "none"
+        remedy = f"available: {', '.join(map(str, lines))}" if lines else "train another one with --eval_clients=all"
         wanted = "" if round is None else f" of round {round}"
-        raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed}; available: {available}.")
+        raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed}; {remedy}.")
     round = max(lines) if round is None else round
     path = client_file(pathlib.Path(directory), seed, round)
     try:

@@ -337,6 +337,7 @@ def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]
         # Without dispatches that compiled; a run of one dispatch has no rate.
         "rounds_per_second": rounds / seconds if seconds else None,
         "evaluations": len(last),
+        **({"client_evaluations": of_clients} if (of_clients := sum("clients" in line for line in last)) else {}),
         # A diverged seed has no mean of its last rounds: the last finite evaluation would be too favorable.
         "last": _means(last) if journal.diverged_at is None else None,
         "final": read_outs_of(own[-1]),
@@ -376,8 +377,9 @@ def summarize(
 
     Returns:
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
-      number; the final evaluation; times. `last_rounds` and `evaluations` are what a mean covers; that of a seed that
-      was stopped early covers the evaluations of as many rounds before `stopped_at`. Diverged seeds have no mean and
+      number; the final evaluation; times. `last_rounds` and `evaluations` are what a mean covers, one of clients'
+      figures `client_evaluations` of them; that of a seed that was stopped early covers the evaluations of as many
+      rounds before `stopped_at`. Diverged seeds have no mean and
       are left out of those over seeds, which give the number of seeds that they cover.
 
     Raises:

@@ -39,13 +39,16 @@ def test_accuracies_over_clients_are_in_a_table_of_their_own():
     for kind, mean in {"client": 0.5, "finetune": 0.75, "unseen": 0.25}.items():
         for place, figure in enumerate(("mean", "worst10", "std", "p5")):
             given["over_seeds"]["model"][f"{kind}_accuracy_{figure}"] = {"mean": mean / 2**place, **counts}
-    rows = [line.split("  ") for line in scores.summary_table({"qffl": given}).splitlines()[-4:-1]]
+    given["seeds"][0]["client_evaluations"] = 1
+    *_, first, second, third, note = scores.summary_table({"qffl": given}).splitlines()
+    rows = [line.split("  ") for line in (first, second, third)]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert cells == [
         ["qffl", "model", "as it is", "50.00", "25.00", "12.50"],
         ["qffl", "model", "after finetune", "75.00", "37.50", "18.75"],
         ["qffl", "model", "as it is, new clients", "25.00", "12.50", "6.25"],
     ]
+    assert note.startswith("on clients' own examples, in 1 of these evaluations (--eval_clients_every); worst 10 %")
     assert scores.is_lower("client_accuracy_std") and not scores.is_lower("client_accuracy_worst10")
     shown = scores.RunSummary(summary() | {"algorithm": "<b>"})
     assert json.loads(json.dumps(shown))["algorithm"] == "<b>" and repr(shown).splitlines()[2].startswith("<b> ")

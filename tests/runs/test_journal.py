@@ -104,12 +104,14 @@ def test_a_seed_may_be_stopped_before_its_clients_are_evaluated(stops):
     config = Config(num_rounds=4, final_evals=1, seeds=[0, 1])
     lines = [line for seed, end in stops.items() for line in evaluations(range((end or 4) + 1), seed)]
     for line in lines:
-        line["model"] |= {"client_accuracy_mean": 0.5} if line["round"] == 4 else {}
+        if line["round"] == 4:
+            line["clients"], line["model"]["client_accuracy_mean"] = "digest", 0.5
     results = {seed: journal(stopped_at=end) for seed, end in stops.items()}
     summary = summarize(config, results, lines, "f", 1)
     found = summary["over_seeds"]["model"]
     assert (found["client_accuracy_mean"]["mean"], found["client_accuracy_mean"]["seeds"]) == (0.5, 1)
     assert found["accuracy"]["seeds"] == 2
     finished = next(seed for seed, end in stops.items() if end is None)
+    assert [s for s, each in summary["seeds"].items() if each.get("client_evaluations") == 1] == [finished]
     assert comparison.by_seed(summary, "model", "client_accuracy_mean") == {0: None, 1: None} | {finished: 0.5}
     assert scores.final(summary, "model", "client_accuracy_mean") == 0.5

@@ -59,6 +59,9 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     for compute, *more in ((smoothness.compute,), (targets.compute, [0.3])):
         refused("'jagged': metric 'loss2': model has ", compute, [Series("jagged", jagged)], *more, "loss2")
     assert smoothness.draw(found, None, "").axes[0].get_xlabel().endswith("10 rounds (mean of 2 seeds, dots: seeds)")
+    sparse = [line(0, r, r / 20) for r in (0, 3, 6, 7, 8)]
+    found = smoothness.compute([Series("jagged", jagged), Series("sparse", sparse)], last=19)
+    assert "over 2 to 18 steps in the last 19 rounds" in smoothness.draw(found, None, "").axes[0].get_xlabel()
     drawn(smoothness.compute([Series("nan", [line(0, r, 0.1, "nan") for r in range(5)])], "loss"), tmp_path)
 
 
@@ -79,8 +82,9 @@ def test_targets_per_seed(tmp_path):
 
 
 def test_targets_in_simulated_time(tmp_path):
-    timed = lambda speed: [line(0, r, r / 10) | {"simulated_seconds": speed * r} for r in range(0, 11, 2)]
-    found = targets.compute([Series("fast", timed(1.5)), Series("slow", timed(20.0))], [0.3, 2])
+    timed = lambda speed: [line(0, r, r / 11) | {"simulated_seconds": speed * r} for r in range(0, 11, 2)]
+    found = targets.compute([Series("fast", timed(1.5)), Series("slow", timed(20.0))], [0.3, 1])
+    refused("accuracy is a fraction, and 60 is more than 1", targets.compute, [Series("a", timed(1))], [0.5, 60])
     cells = targets.rows(found)[1:]
     assert [row[4] for row in cells] == ["6.0", "80.0"] and [row[-1] for row in cells] == ["-", "-"]
     figure = targets.draw(found, None, "")
