@@ -121,6 +121,7 @@ def test_what_a_builder_gets_wrong():
     registry.register("mug", lambda size=1: None)
     refused("'mug' has no parameter 'size'.* behind a '.'", registry.build, "mug:size=2")
     refused("'mug': its builder must return int or a function, not NoneType", registry.build, "mug")
+    refused(r"'mug' can't be built: too many .*; define .*lambda>\(setting, \*, \.\.\.\)", registry.build, "mug", 1, 2)
 
 
 def test_papers_of_the_user_and_unknown_ones():

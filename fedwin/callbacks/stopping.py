@@ -71,6 +71,8 @@ def patience(
       30 False
       40 True
     """
+    if is_share(metric) and min_delta >= 1:
+        raise UserError(f"patience: min_delta={min_delta:g} of {metric} is a fraction; give a number below 1.")
     sign = -1.0 if is_lower(metric) else 1.0
 
     def update(state, round, value):

@@ -236,8 +236,16 @@ class Registry(dict):
           UserError: for an invalid choice, or a builder that returns another type or, outside fedwin, raises an error.
         """
         choice = self.check(choice)
-        with user_code(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
-            built = self[choice.name](*context, **choice.params)
+        builder, failure = self[choice.name], f"{self.kind} '{choice.name}' can't be built"
+        try:
+            inspect.signature(builder).bind(*context, **choice.params)
+        except TypeError as error:
+            like = inspect.signature(next(iter(self.values()))).parameters.values()  # an entry of fedwin's own
+            names = [p.name for p in like if p.kind is p.POSITIONAL_OR_KEYWORD]
+            form = f"{_place(builder)}({', '.join([*names, '*', '...'])})"
+            raise UserError(f"{failure}: {error}; define {form}.") from error
+        with user_code(builder, failure):
+            built = builder(*context, **choice.params)
         if not isinstance(built, self.builds):
             wanted = " or ".join("a function" if kind is Callable else kind.__name__ for kind in self.builds)
             raise UserError(

@@ -367,10 +367,13 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     identity = directories.identity(config, data, *others)
     if not multi_process.is_first():
         return identity
-    if config_file is None:
-        parent = pathlib.Path(config.fork_from.rpartition("@")[0])
-        fork = {"fork_from": directories.read_config(parent).fingerprint} if config.fork_from else {}
-    else:
+    fork = {}
+    if config_file is None and config.fork_from:
+        parent = directories.read_config(pathlib.Path(config.fork_from.rpartition("@")[0]))
+        fork = {"fork_from": parent.fingerprint}
+        if any(parent.identity.data.get(str(seed)) != data[str(seed)] for seed in config.seeds):
+            say(f"note: fork_from={config.fork_from}: its clients, or their examples, are not those of this run.")
+    elif config_file is not None:
         check_unchanged(prepared, directory)
         fork = {name: text for name, text in config_file.identity.environment.items() if name == "fork_from"}
     identity = dataclasses.replace(identity, environment=identity.environment | of_model | fork)

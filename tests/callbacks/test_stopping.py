@@ -67,6 +67,7 @@ def test_what_no_evaluation_of_the_run_has_is_refused_before_it():
         ("patience:rounds=5,metric=val_acuracy", "early_stopping: metric=val_acuracy must be one of .*'val_accuracy'"),
         ("target:value=0.5,read_out=wima9", "early_stopping: read_out=wima9 must be one of model"),
         ("target:value=90", "value=90 of val_accuracy is a fraction"),
+        ("patience:rounds=5,min_delta=1", "min_delta=1 of val_accuracy is a fraction"),
     ):
         refused(words, fedwin.check, dataclasses.replace(CONFIG, early_stopping=rule))
 
