@@ -20,9 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def in_precision(
-    function: Callable[Concatenate[TrainedModel, P], R],
-) -> Callable[Concatenate[TrainedModel, P], R]:
+def in_precision(function: Callable[Concatenate[TrainedModel, P], R]) -> Callable[Concatenate[TrainedModel, P], R]:
     """Decorates a function of a trained model, which then computes with the precision of the model's run."""
 
     @functools.wraps(function)

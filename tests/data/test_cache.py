@@ -17,11 +17,7 @@ from fedwin.errors import UserError
 from tests.data.files import flip, refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=5,n=40"
-CHOICES = [
-    "digits",
-    "femnist_synthetic:clients=10,n=100",
-    "landmarks_synthetic:clients=5,n=20,size=16",
-]
+CHOICES = ["digits", "femnist_synthetic:clients=10,n=100", "landmarks_synthetic:clients=5,n=20,size=16"]
 
 
 @pytest.mark.parametrize("text", CHOICES)

@@ -120,14 +120,7 @@ def federated_rounds(method, batching):
     return models
 
 
-@pytest.mark.parametrize(
-    "method, batching",
-    [
-        ("fedavg", "repeat"),
-        ("fednova", "epoch"),
-        ("scaffold", "epoch"),
-    ],
-)
+@pytest.mark.parametrize("method, batching", [("fedavg", "repeat"), ("fednova", "epoch"), ("scaffold", "epoch")])
 def test_methods_use_the_steps_that_clients_took(method, batching):
     np.testing.assert_allclose(federated_rounds(method, batching), numpy_rounds(method, batching), rtol=1e-5)
 
@@ -172,10 +165,7 @@ def test_the_work_is_distributed_as_it_says():
 
 @pytest.mark.parametrize(
     "text, message",
-    [
-        ("uniform:low=0.8,high=0.5", "low=0.8 is above high=0.5"),
-        ("file:path=/nowhere.csv", "can't be read"),
-    ],
+    [("uniform:low=0.8,high=0.5", "low=0.8 is above high=0.5"), ("file:path=/nowhere.csv", "can't be read")],
 )
 def test_impossible_work_is_refused(text, message):
     refused(message, LOCAL_WORK.build, text)

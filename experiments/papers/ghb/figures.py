@@ -142,18 +142,11 @@ FIGURE4B = settings.item(
         FEDHBM,
         Variation("pretrained", "FedHBM, anchored there", Fields(algorithm="fedhbm:beta=1,first=pretrained")),
     ),
-    columns=(
-        *SCRATCH,
-        _pretrained(SCRATCH[0], LENET_100.paper),
-        _pretrained(SCRATCH[1], LENET_10.paper),
-    ),
+    columns=(*SCRATCH, _pretrained(SCRATCH[0], LENET_100.paper), _pretrained(SCRATCH[1], LENET_10.paper)),
     draw="curves",
 )
 
-FIGURE5 = Sketch(
-    name="ghb/figure5",
-    why="it is a drawing of the idea",
-)
+FIGURE5 = Sketch(name="ghb/figure5", why="it is a drawing of the idea")
 
 # Figure 6
 BETAS = ("0", "0.9", "0.99", "1")

@@ -12,11 +12,7 @@ from ..wima.settings import FASHION
 SEEDS = (0, 1, 2, 3, 4)
 # Mean of the last 100 rounds. Tables of rounds to a target read the same runs: an evaluation every five rounds, or
 # every 50 (cross-device).
-BASE = Variation(
-    "ghb",
-    paper=Fields(eval_every=5, final_evals=100),
-    trend=Fields(eval_every=5, final_evals=30),
-)
+BASE = Variation("ghb", paper=Fields(eval_every=5, final_evals=100), trend=Fields(eval_every=5, final_evals=30))
 # All tables and figures have these unless they name others.
 item = functools.partial(standin.item, base=BASE, seeds=SEEDS)
 CROSS_SILO, CROSS_DEVICE = ("variant", "cross_silo"), ("variant", "cross_device")
