@@ -20,6 +20,7 @@ from fedwin.registry import Registry, parse
 from fedwin.registry.choices import Choice
 from fedwin.runs.config import MOST, Config, LocalOptions, ModelOptions, ServerOptions
 from fedwin.sampling import SAMPLERS, Sampler
+from fedwin.schedules import first_round
 from fedwin.tree import PyTree
 from fedwin.wrappers import ASYNCHRONOUS, WRAPPERS
 from fedwin.wrappers.asynchronous import Buffer
@@ -161,7 +162,7 @@ def check_training(options: ServerOptions, observe: list[str], num_rounds: int) 
     it takes effect. Windows of observers may be longer than the run.
 
     Raises:
-      UserError: a window, delay or start is beyond the last round.
+      UserError: a window, delay, start or first collection is beyond the last round.
     """
     everything = [(ALGORITHMS, algorithm_choice(options)), *((WRAPPERS, WRAPPERS.check(text)) for text in options.wrap)]
     for registry, choice in [*everything, *((OBSERVERS, OBSERVERS.check(text)) for text in observe)]:
@@ -178,6 +179,13 @@ def check_training(options: ServerOptions, observe: list[str], num_rounds: int) 
                 f"{label}: start={start} comes after the last round, {num_rounds - 1}; set an earlier start, a "
                 f"fraction such as 0.75, or raise --num_rounds."
             )
+        if choice.name == "swa" and params.get("evaluate") != "model":
+            start = first_round(params["start"], num_rounds, "swa")
+            if start + params["cycle"] - (params["phase"] == "swa") >= num_rounds:
+                raise UserError(
+                    f"{label}: from round {start} on, cycle={params['cycle']} collects no model in a run of "
+                    f"num_rounds={num_rounds}; set a smaller cycle or an earlier start, or raise --num_rounds."
+                )
 
 
 def deciding_flag(config: Config) -> str:

@@ -35,6 +35,7 @@ CHOICES = [
     ("--wrap=ima:window=2,start=9", "start=9 | after the last round"),
     ("--algorithm=amplified_scaffold:period=4", "period=4 | never start | num_rounds=3 | smaller period"),
     ("--algorithm=fedfa:anchor_from=3", "anchor_from=3 | never start | num_rounds=3 | smaller anchor_from"),
+    ("--observe=swa:cycle=2", "observer 'swa' | from round 2 on | cycle=2 | no model | num_rounds=3 | smaller cycle"),
     ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
     ("--strategy=chunkd", "strategy=chunkd must be one of | 'chunked'"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),

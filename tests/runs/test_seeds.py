@@ -178,7 +178,7 @@ def test_the_requirements_count_every_vmapped_seed():
         {"algorithm": "fedavg", "partition": "iid", "model": "digits_cnn"},
         {"algorithm": "scaffold", "partition_seed": 3, "strategy": "vmapped", "seeds": [4, 0, 2], "seeds_at_once": 2},
         {"algorithm": "fedhbm:first=random", "wrap": ["ima:window=2,start=0.5"]},
-        {"algorithm": "fedavg", "observe": ["swa:start=0.5", "ema"], "val_fraction": 0.2, "eval_val": True},
+        {"algorithm": "fedavg", "observe": ["swa:start=0.5,cycle=2", "ema"], "val_fraction": 0.2, "eval_val": True},
         {"algorithm": "fedprox:mu=0.1", "observe": ["wima:window=3", "wima:window=4,weights=cosine"]},
     ],
     ids=lambda changes: changes["algorithm"],
