@@ -23,7 +23,7 @@ SMOKE_CLIENTS, SMOKE_COHORT = 20, 4
 # The digits have neither natural clients nor domains: this replaces the partitions that need them.
 SMOKE_PARTITION = "dirichlet:alpha=0.3"
 OWN_CLIENTS = ("natural", "pachinko", "domain", "csv")
-# Largest window, and largest tau of a heavy-ball momentum, that fit into the rounds of a smoke run.
+# Largest window, and latest start or largest tau of a method, that fit into the rounds of a smoke run.
 SMOKE_WINDOW, SMOKE_TAU = 4, 4
 
 
@@ -37,24 +37,28 @@ def shrunk(fields: Mapping[str, Any]) -> Fields:
         partition = SMOKE_PARTITION
     small = SMOKE | {"num_clients": clients, "clients_per_round": cohort, "partition": partition}
     algorithm = parse(fields.get("algorithm", "fedavg"))
-    if algorithm.params.get("tau") and algorithm.name == "ghb":
-        small |= {"algorithm": str(algorithm.with_params(tau=min(algorithm.params["tau"], SMOKE_TAU)))}
+    late = {"start", "tau"} if algorithm.name == "ghb" else {"start"}
+    if fitting := {name: min(value, SMOKE_TAU) for name, value in algorithm.params.items() if name in late and value}:
+        small |= {"algorithm": str(algorithm.with_params(**fitting))}
+    small |= {name: list(map(shrunk_swa, fields[name])) for name in ("wrap", "observe") if name in fields}
     return Fields(fields) | small
+
+
+def shrunk_swa(text: str) -> str:
+    """Returns an observer or a wrapper whose SWA, if it is one, collects within the few rounds of a smoke run."""
+    return str(parse(text).with_params(cycle=1)) if parse(text).name == "swa" else text
 
 
 def shrunk_wrap(fields: Mapping[str, Any]) -> Fields:
     """Returns the fields of a fork, with windows that fit into the few rounds of a smoke run."""
-    choices = [parse(text) for text in fields.get("wrap", [])]
-    small = [
-        str(choice.with_params(window=min(choice.params["window"], SMOKE_TAU))) if "window" in choice.params else text
-        for choice, text in zip(choices, fields.get("wrap", []), strict=True)
-    ]
+    fitting = lambda c: c.with_params(window=min(c.params["window"], SMOKE_TAU)) if "window" in c.params else c
+    small = [shrunk_swa(str(fitting(parse(text)))) for text in fields.get("wrap", [])]
     return Fields(fields) | ({"wrap": small} if small else {})
 
 
 def shrunk_read(read: str) -> str:
     """Returns a read-out at smoke scale, with a window that fits into its few rounds."""
     if not read or parse(read).name != "wima":
-        return read
+        return read and shrunk_swa(read)
     choice = parse(read)
     return str(choice.with_params(window=max(2, min(choice.params["window"] // 50, SMOKE_WINDOW))))

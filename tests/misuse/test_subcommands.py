@@ -19,10 +19,7 @@ COMPARE = [
     (f"{TWO}'fedavg '", "'fedavg' | share the directory | omit one"),
     (f"{TWO}'fedavg --num_rounds=abc'", "--num_rounds=abc | an integer"),
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),
-    (
-        f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'",
-        "observers | GiB | window=1000000000",
-    ),
+    (f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'", "observers | GiB | window=1000000000"),
     (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
     (f"{TWO}'fedavg --dataset=california_like --loss=mse --model=mlp'", "predict classes | compare them apart"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
@@ -67,10 +64,7 @@ LISTS = [
     ("citation nosuch", "no citation for 'nosuch'"),
     ("citation fieldless", "fieldless | not a run's configuration"),
 ]
-EXPORT = [
-    ("export", "name one model | fedwin export DIR"),
-    ("export run", "--out=model.safetensors"),
-]
+EXPORT = [("export", "name one model | fedwin export DIR"), ("export run", "--out=model.safetensors")]
 
 
 # A flag without effect | the reason. Every flag that only some calls of a subcommand use is here.

@@ -59,14 +59,5 @@ COMMON: dict[str, Any] = dict(
     seeds=(0, 1, 2, 3, 4),
 )
 
-FIGURE1 = Item(
-    name="survey/figure1",
-    draw="sweep",
-    axis="epsilon",
-    **COMMON,
-)
-TABLE2 = Item(
-    name="survey/table2",
-    paired=True,
-    **COMMON,
-)
+FIGURE1 = Item(name="survey/figure1", draw="sweep", axis="epsilon", **COMMON)
+TABLE2 = Item(name="survey/table2", paired=True, **COMMON)

@@ -8,7 +8,7 @@ from experiments.papers.items import Analysis, Item, data_title
 from experiments.papers.scales import SCALES
 from fedwin import plugins
 from fedwin.data import DATASETS
-from fedwin.runs.choices import check_choices
+from fedwin.runs.choices import check_choices, check_training
 from fedwin.wrappers import WRAPPERS
 
 RUNNABLE = [name for name, one in catalogue().items() if isinstance(one, (Item, Analysis))]
@@ -49,8 +49,12 @@ def test_every_run_can_be_configured(scale):
     for name, config in configs:
         config.check()
         check_choices(config)
+        check_training(config, config.observe, config.num_rounds)
         DATASETS.check(config.dataset)
         assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
+    for name in (name for name in RUNNABLE if isinstance(item(name), Item)):
+        for run, read in {(found.runs[0], found.read) for found in item(name).cells(scale) if found.read}:
+            check_training(run.config(), [read], run.num_rounds)
 
 
 def test_a_line_of_claims_stands_for_combinations():

@@ -67,12 +67,7 @@ NINETY, FORTY, LOSS = seeds(*[90] * 5), seeds(*[40.0] * 5), seeds(*[1.7] * 5)
         (MeanLoss(), LOSS, seeds(1.68, None), "too few seeds: 0.020 nats lower, 1 seed"),
         # A target that is never reached counts as all of the rounds.
         (RoundsTo(), FORTY, seeds(*[30] * 5), "holds: 25.00 % fewer rounds, 95 % interval [25.00, 25.00], 5 seeds"),
-        (
-            RoundsTo(),
-            FORTY,
-            seeds(*[None] * 5),
-            "contradicted: 150.00 % more rounds, 95 % interval [150.00, 150.00",
-        ),
+        (RoundsTo(), FORTY, seeds(*[None] * 5), "contradicted: 150.00 % more rounds, 95 % interval [150.00, 150.00"),
         (RoundsTo(), FORTY, {0: 30.0}, "too few seeds: 25.00 % fewer rounds, 1 seed"),
         (RoundsTo(), seeds(None, 40.0), seeds(None, 30.0), "too few seeds: 25.00 % fewer rounds, 1 seed"),
     ],
