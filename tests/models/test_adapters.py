@@ -99,6 +99,7 @@ def test_haiku_with_and_without_state():
     variables = model.init(jax.random.key(0))
     out = jax.jit(model.apply, static_argnums=3)(variables, {"x": images()}, jax.random.key(0), True)
     assert jax.tree.structure(out.stats) == jax.tree.structure(variables.stats)
+    assert {leaf.dtype for leaf in jax.tree.leaves((out.stats, variables.stats))} == {jnp.dtype("float32")}
     assert any((a != b).any() for a, b in zip(jax.tree.leaves(out.stats), jax.tree.leaves(variables.stats)))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedwin import tree
 from fedwin.core import Variables
@@ -83,7 +84,7 @@ def from_haiku(
                 f"{name}: hk.Transformed around functions with state; give the result of hk.transform_with_state "
                 "itself."
             )
-        return values if stateful else (values, ())
+        return (values[0], _in_floats(values[1])) if stateful else (values, ())
 
     functions = NetworkFunctions(
         init, *(_call(transformed, stateful, kwargs) for kwargs in (train_kwargs, eval_kwargs))
@@ -91,12 +92,19 @@ def from_haiku(
     return from_functions(functions, sample_batch, num_classes, classifier_path, name)
 
 
+def _in_floats(state):
+    """Returns the state of modules with its counters, such as BatchNorm's, as numbers that can be averaged."""
+    is_float = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.inexact)
+    return jax.tree.map(lambda leaf: leaf if is_float(leaf) else jnp.asarray(leaf, float), state)
+
+
 def _call(transformed, stateful: bool, kwargs):
     """Returns (params, stats, batch, key) -> (logits, stats) of a transform."""
 
     def function(params, stats, batch, key):
         if stateful:
-            return transformed.apply(params, stats, key, batch, **kwargs)
+            logits, state = transformed.apply(params, stats, key, batch, **kwargs)
+            return logits, _in_floats(state)
         return transformed.apply(params, key, batch, **kwargs), stats
 
     return function
