@@ -58,9 +58,5 @@ def fedacg(
         return tree.add(params, m), m
 
     return core.algorithm(
-        client,
-        server,
-        broadcast=lambda params, m: tree.axpy(lam, m, params),
-        init=tree.zeros_like,
-        weighting=weighting,
+        client, server, broadcast=lambda params, m: tree.axpy(lam, m, params), init=tree.zeros_like, weighting=weighting
     )

@@ -140,9 +140,5 @@ def fedadamw(
         return zeros, SecondMoment(tree.map(block, zeros), jnp.ones((), float))
 
     return core.algorithm(
-        client,
-        server,
-        broadcast=lambda params, state: (params, *state),
-        init=init,
-        weighting=weighting,
+        client, server, broadcast=lambda params, state: (params, *state), init=init, weighting=weighting
     )

@@ -13,14 +13,7 @@ from fedwin.analysis.batch_norm import recomputed
 from fedwin.analysis.cka import linear_cka, mean_cka
 from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors, locality
 from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
-from fedwin.analysis.intervals import (
-    Interval,
-    mean_interval,
-    p_value,
-    paired_interval,
-    pooled_gains,
-    rejected,
-)
+from fedwin.analysis.intervals import Interval, mean_interval, p_value, paired_interval, pooled_gains, rejected
 from fedwin.analysis.landscape import Place, Plane, corners, grid, place, plane, point
 from fedwin.analysis.models import mix, mixtures, vector
 from fedwin.analysis.skew import gini, label_distances

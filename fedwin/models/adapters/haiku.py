@@ -10,14 +10,7 @@ import jax.numpy as jnp
 from fedwin import tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.models.adapters.classifier import (
-    is_linear,
-    linear,
-    locate_classifier,
-    num_outputs,
-    subtree,
-    traced_shapes,
-)
+from fedwin.models.adapters.classifier import is_linear, linear, locate_classifier, num_outputs, subtree, traced_shapes
 from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output
 
