@@ -239,7 +239,7 @@ def _clients(arguments: Runs, options: Any) -> Answer:
     metric = options.metric or ("accuracy" if any("accuracy" in c for t in tables.values() for c in t) else "rmse")
     result = clients.compute(tables, metric, options.readouts)
     after = "" if options.round is None else f" after round {options.round}"
-    return result, f"{metric} of clients on their own examples{after}"
+    return result, f"{metric} of clients on their own examples{after}, seed {options.seed}"
 
 
 def _staleness(arguments: Runs, options: Any) -> Answer:

@@ -269,10 +269,11 @@ def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None 
     Raises:
       UserError: there is no such evaluation, or its file has been altered.
     """
-    written = read_lines(pathlib.Path(directory) / "metrics.jsonl")
-    lines = {line["round"]: line for line in written if line["seed"] == seed and "clients" in line}
+    written = [line for line in read_lines(pathlib.Path(directory) / "metrics.jsonl") if "clients" in line]
+    lines = {line["round"]: line for line in written if line["seed"] == seed}
     if not lines or (round is not None and round not in lines):
-        remedy = f"available: {', '.join(map(str, lines))}" if lines else "train another one with --eval_clients=all"
+        found = ", ".join(map(str, lines or dict.fromkeys(f"seed {line['seed']}" for line in written)))
+        remedy = f"available: {found}" if found else "train another run with --eval_clients=all"
         wanted = "" if round is None else f" of round {round}"
         raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed}; {remedy}.")
     round = max(lines) if round is None else round

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedwin
+from experiments import figure
 from fedwin.core import Mean, Variables
 from fedwin.data import Dataset, Partition
 from fedwin.engine import client_evaluation, evaluate
@@ -169,6 +171,9 @@ def test_an_altered_table_is_refused(natural, tmp_path):
     client_file(copy, 0, 3).write_bytes(client_file(copy, 0, 6).read_bytes())
     refused(r"round_3\.npz has been altered", fedwin.client_table, copy, round=3)
     refused("no evaluation of clients of round 4 with seed 0; available: 3, 6", fedwin.client_table, copy, round=4)
+    refused("no evaluation of clients with seed 9; available: seed 0", fedwin.client_table, copy, 9)
+    options = types.SimpleNamespace(labels=[], readouts=[], metric="", seed=0, round=6)
+    assert figure._clients([copy], options)[1] == "accuracy of clients on their own examples after round 6, seed 0"
     client_file(copy, 0, 6).unlink()
     refused(r"round_6\.npz can't be read", fedwin.client_table, copy)
 
