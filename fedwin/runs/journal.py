@@ -379,8 +379,8 @@ def summarize(
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
       number; the final evaluation; times. `last_rounds` and `evaluations` are what a mean covers, one of clients'
       figures `client_evaluations` of them; that of a seed that was stopped early covers the evaluations of as many
-      rounds before `stopped_at`. Diverged seeds have no mean and
-      are left out of those over seeds, which give the number of seeds that they cover.
+      rounds before `stopped_at`. Diverged seeds have no mean and are left out of those over seeds, which give the
+      number of seeds that they cover.
 
     Raises:
       UserError: evaluations are missing.

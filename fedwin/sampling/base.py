@@ -187,18 +187,21 @@ def make_sampler(choice: str | Choice, population: Population, dropout: float = 
     return dataclasses.replace(built, dropout=dropout)
 
 
-def size_of_available(most: int, clients: int, chance) -> float:
-    """Returns E[min(most, N)] for N ~ Binomial(clients, chance), the mean over the chances if there are several."""
+def _more_than(most: int, clients: int, chance) -> np.ndarray:
+    """Returns P(N > n) for n = 0 ... most - 1 and N ~ Binomial(clients, chance), a row per chance."""
     from scipy.special import bdtrc  # takes a third of a second to import
 
-    return float(bdtrc(np.arange(min(most, clients)), clients, np.reshape(chance, (-1, 1))).sum(1).mean())
+    return bdtrc(np.arange(most), clients, np.reshape(chance, (-1, 1)))
+
+
+def size_of_available(most: int, clients: int, chance) -> float:
+    """Returns E[min(most, N)] for N ~ Binomial(clients, chance), the mean over the chances if there are several."""
+    return float(_more_than(min(most, clients), clients, chance).sum(1).mean())
 
 
 def sizes_of_available(most: int, clients: int, chance) -> tuple[float, ...]:
     """Returns P(min(most, N) = n) for n = 0 ... most, N as for `size_of_available`; most is at most `clients`."""
-    from scipy.special import bdtrc
-
-    above = bdtrc(np.arange(most), clients, np.reshape(chance, (-1, 1))).mean(0)
+    above = _more_than(most, clients, chance).mean(0)
     return tuple((-np.diff(above, prepend=1, append=0)).tolist())
 
 
