@@ -274,7 +274,8 @@ def _histograms(record: Record, name: str) -> list[Fields]:
             some = [table for table in tables if f"{model}.{metric}" in table]
             for seen in (True, False):
                 values = [table[f"{model}.{metric}"][table["seen"] == seen].astype(float) for table in some]
-                title = f"{name}, {model}" if seen else f"{name}, {model}, unseen clients"
+                seeds = f", {len(some)} seeds" if len(some) > 1 else ""
+                title = f"{name}, {model}{seeds}" if seen else f"{name}, {model}{seeds}, unseen clients"
                 found += _bins(np.concatenate(values), title, metric)
     return found
 
@@ -287,7 +288,7 @@ def _bins(values: np.ndarray, title: str, metric: str) -> Sequence[Fields]:
     counts, edges = np.histogram(values, BINS, (low, high if high > low else low + 1))
     percentile = 90 if is_lower(metric) else 10
     worst = np.percentile(values, percentile)
-    title += f": {len(values)} clients, mean {values.mean():.4g}, {percentile}th percentile {worst:.4g}"
+    title += f": {len(values)} results of clients, mean {values.mean():.4g}, {percentile}th percentile {worst:.4g}"
     common = {"title": title, "metric": metric}
     bins = zip(edges[:-1], edges[1:], counts)
     return [common | {"lo": float(lo), "hi": float(hi), "share": 100 * int(n) / len(values)} for lo, hi, n in bins]
