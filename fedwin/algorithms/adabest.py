@@ -65,7 +65,7 @@ def adabest(
     Args:
       mu: weight of the client's last step in its estimate.
       beta: extrapolation of the server (1 is for tests only).
-      eval_model: 'server' evaluates x, 'average' a^t; with mu = 0 that is FedACG's model, and x its look-ahead.
+      eval_model: 'server' evaluates x, 'average' a^t; with mu = 0, server_lr = 1 they are z and x of fedacg:beta=0.
 
     Source: Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, 2022,
     https://arxiv.org/abs/2204.13170.

@@ -1,7 +1,7 @@
 """FedADC: server momentum that clients apply in their local steps.
 
-At learning rate 0 nothing moves and m stays. With beta_local = beta_global (the default) this is GHB with tau = 1;
-beta_local = 1 is the form of the original paper.
+At learning rate 0 nothing moves and m stays. With beta_local = beta_global (the default), server_lr = 1 and a constant
+rate this is GHB with tau = 1; beta_local = 1 is the form that the GHB paper gives as the original one.
 """
 
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def fedadc(
 
     Args:
       beta_global: momentum of the server.
-      beta_local: momentum in the clients' steps; none = beta_global, 1 = the form of the original paper.
+      beta_local: momentum in the clients' steps; none = beta_global, 1 = the form in the GHB paper's Table 1.
 
     Source: Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021,
     https://arxiv.org/abs/2012.09102.

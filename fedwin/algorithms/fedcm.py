@@ -1,6 +1,6 @@
 """FedCM: the last pseudo-gradient as momentum inside every local step.
 
-D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (1 - alpha) D, at learning
+D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (alpha - 1) D, at learning
 rate 0 too. The first round uses alpha g alone.
 """
 

@@ -7,7 +7,7 @@ a_i is the sum of the weights with which the local gradients enter (x - y_i) / l
         = (1 - (1 - lr mu)^J) / (lr mu)                with a proximal term, rho = 0
 
 It is counted, not computed in closed form: the solver's own optimizer is fed a unit gradient in every step. Weight
-decay is ignored in a_i, and the optimizer must be SGD, with or without momentum. With equal J_i this is FedAvg.
+decay is ignored in a_i, and the optimizer must be SGD, with or without momentum. With equal J_i, tau_eff=a is FedAvg.
 """
 
 from typing import Literal
