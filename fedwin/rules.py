@@ -198,7 +198,7 @@ def heavy_ball(move: Callable[[Step], PyTree], nesterov: bool = False) -> Rule:
             g = grad(s.params)
             return RuleOutput(g.value, displacement, g)
         g = grad(tree.add(s.params, displacement))
-        # Weight decay belongs to where the gradient is taken; the solver adds it at y.
+        # Weight decay belongs to where the gradient is taken; the solver adds it at y. Clipping bounds this part, too.
         return RuleOutput(tree.axpy(s.weight_decay, displacement, g.value), displacement, g)
 
     return rule

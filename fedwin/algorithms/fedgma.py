@@ -37,7 +37,7 @@ def agreement_mask(signs, count, threshold, mode="soft"):
     degenerate={"threshold": 0},
     down="1",
     up="1",
-    server="1 + 2 sums",
+    server="1",
     client="0",
     status="checked",
 )
