@@ -17,7 +17,7 @@ class AdaBestState(NamedTuple):
     """State of AdaBest's server.
 
     Attributes:
-      average: a^t, the clients' mean of the last round, like params.
+      average: a^t, the mean of the clients' models in the last round, like params.
     """
 
     average: PyTree

@@ -3,12 +3,12 @@
 P is the number of rounds in which all clients take part equally often, such as a cycle of --sampling=cyclic. With P = 1
 this is SCAFFOLD with the server rate eta gamma.
 
-A client's row holds its mean of the running period, and becomes its c_i when the client takes part in a later period;
-until then the server adds the changes of these means to a sum that becomes c when the period ends. So c_i and c are the
-paper's in every round, and no client has to be reached at the end of a period. Rounds without clients count.
+A client's row holds its mean gradient of the current period, which becomes its c_i when it takes part in a later one;
+until then the server adds the changes of these means to a sum that becomes c when the period ends. So c_i and c have
+the paper's values in every round, and no client has to be reached at the end of a period. Rounds without clients count.
 
-In the authors' code (https://github.com/MingruiLiu-ML-Lab/FL-under-Periodic-Participation) cohorts' means are plain
-(--weighting=uniform), and the local rate of the synthetic experiments is its flag divided by gamma.
+In the authors' code (https://github.com/MingruiLiu-ML-Lab/FL-under-Periodic-Participation) means over cohorts are
+unweighted (--weighting=uniform), and the local rate of the synthetic experiments is its flag divided by gamma.
 """
 
 import math
@@ -30,7 +30,7 @@ class AmplifiedState(NamedTuple):
 
     Attributes:
       control: c, constant during a period, like params.
-      next_control: (1/K) sum_i c_i if the period ended now, like params.
+      next_control: (1/K) sum_i c_i as it would be if the period ended now, like params.
       start: z, the model at the start of the period, like params.
     """
 
@@ -85,7 +85,7 @@ def amplified_scaffold(
 
     Args:
       period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic without options.
-      gamma: length of the step of a period; 1 is plain.
+      gamma: length of the step of a period; 1 leaves x as it is.
 
     Source: Crawshaw and Liu, Federated Learning under Periodic Client Participation and Heterogeneous Data: A New
     Communication-Efficient Algorithm and Analysis, 2024, https://arxiv.org/abs/2410.23131.
@@ -109,13 +109,13 @@ def amplified_scaffold(
         mean = tree.lerp(y.steps / jnp.maximum(steps, 1), tree.where(later, y.grad, row.mean), y.grad)
         message = {
             "delta": common.weighted_delta(y, params, c, weighting),
-            # In either case the server counts row.mean for this client so far.
+            # In either case the server's sum has counted row.mean for this client so far.
             "drift": tree.scale(1 / setting.num_clients, tree.sub(mean, row.mean)),
         }
         return y.update(message, state=AmplifiedRow(own, mean, steps, number))
 
     def server(params, state, total, round):
-        # Not the state of the period before: a wrapper may have changed the model since.
+        # Not the model stored a period ago: a wrapper may have changed the model since.
         start = tree.where(round % period == 0, params, state.start)
         delta = tree.where(total["delta"].weight > 0, total["delta"].value, tree.zeros_like(params))
         params = tree.axpy(server_lr, delta, params)

@@ -109,7 +109,7 @@ def initial_anchors(key, num_classes, width, dtype=jnp.float32):
 
 
 def replace_subtree(params, path: Sequence[str], part):
-    """Returns nested dicts with another part at a path of keys.
+    """Returns nested dicts with the part at a path of keys replaced.
 
     >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)
     {'a': {'b': 3, 'c': 2}}

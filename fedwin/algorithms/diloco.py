@@ -34,7 +34,7 @@ from fedwin.local.optimizers import muon, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, Positive, PositiveInt
 from fedwin.tree import PyTree
 
-# Around a name in a path of leaves.
+# What surrounds a name in the path of a leaf.
 BRACKETS = "[]'."
 Pattern = Literal["strided", "sequential"]
 
@@ -57,7 +57,7 @@ def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) ->
     """Returns a solver of plain SGD with AdamW or Muon, which decay weights themselves; arguments as of `diloco`.
 
     Raises:
-      UserError: the solver's optimizer is another one.
+      UserError: the solver already has another optimizer.
     """
     if jax.tree.leaves(solve.optimizer.init(jnp.zeros(()))):
         raise UserError(
@@ -72,7 +72,7 @@ def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) ->
 def fragments_of(params, fragments: int, pattern: str) -> list[int]:
     """Returns the fragment of each leaf of the parameters; arguments as of `diloco`.
 
-    Layers are the model's top-level modules in the order of their names, numbers in names by their size.
+    Layers are the model's top-level modules in the order of their names, with numbers in names compared as numbers.
 
     Raises:
       UserError: there are fewer layers than fragments.
@@ -142,14 +142,14 @@ def diloco(
     --local_steps is H, --client_lr and --lr_schedule the inner rate, --weight_decay AdamW's decoupled decay. The paper
     has H = 500, an inner rate of 4e-4 with a warm-up and a cosine, and a decay of 0.1. Clients keep two models (moments
     of AdamW), three with fragments, and receive one per round; with fragments they receive and send 1 / F of it where
-    all take part in every round. Without all of them, up to the whole model is received, which is what is counted.
+    all take part in every round. Otherwise a worker may receive up to the whole model, and that is what is counted.
 
     Args:
       inner: 'adamw', 'muon' (MuLoCo; AdamW for parameters of one axis), or 'client_optimizer' for that of
         --client_optimizer; its state lasts between rounds.
       b1: first-moment decay of the inner AdamW.
       b2: second-moment decay of the inner AdamW.
-      eps: added to the root by the inner AdamW, and to the norm by Muon.
+      eps: added to the square root by the inner AdamW, and to the norm by Muon.
       beta: decay of the momentum of the inner Muon.
       matrix_lr: learning rate of Muon's matrices divided by that of other parameters.
       optimizer: outer optimizer, one of fedopt's: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad', or an optax
@@ -159,9 +159,9 @@ def diloco(
       nesterov: Nesterov's form of the outer 'momentum'.
       server_b1: first-moment decay of the outer 'adam' and 'yogi'.
       server_b2: second-moment decay of the outer 'adam' and 'yogi'.
-      server_eps: added to their root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      restart: rounds after which the state of the outer optimizer (its momentum) starts anew, rounds of their own for
-        fragments; 0: never. Rounds without clients count, and one in which it would start anew leaves it as it is.
+      server_eps: added to their square root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      restart: rounds after which the state of the outer optimizer (its momentum) starts anew, counted separately for
+        each fragment; 0: never. Rounds without clients count, and one in which it would start anew leaves it as it is.
       fragments: F, of which one is synchronized in each round, in turn; 1: the whole model.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
       delay: local steps between a fragment's sending and its use.
@@ -229,7 +229,7 @@ def _trained(solve: local.Solver, start, c: core.Client, optimizer, merged, dela
 
 
 def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern, delay, mixing, weighting: Weighting):
-    """Returns DiLoCo that synchronizes one fragment per round, and that may overlap its communication."""
+    """Returns the DiLoCo that synchronizes one fragment per round and may overlap its communication."""
     places = lambda params: fragments_of(params, fragments, pattern)
 
     def select(of, chosen, otherwise):

@@ -1,4 +1,4 @@
-"""FedAdam: Adam on the server, without correction of the bias; FedYogi and FedAdagrad have other second moments."""
+"""FedAdam: Adam on the server, without bias correction; FedYogi and FedAdagrad have other second moments."""
 
 from collections.abc import Callable
 from typing import NamedTuple

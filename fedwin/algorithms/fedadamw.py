@@ -1,7 +1,7 @@
 """FedAdamW: AdamW on the clients, started at the clients' mean second moment and aligned with the last mean gradient.
 
 The second moments start from 0 once, in the first round: w, the weight that this 0 still has in v, travels with the
-mean, so that the correction of the bias counts the steps of all rounds, also where clients take different numbers.
+mean, so that the bias correction counts the steps of all rounds, even where clients take different numbers of steps.
 
 Where the authors' code (https://github.com/junkangLiu0/FedAdamW) differs: it sends whole second moments (blocks=entry),
 corrects the first moment by the steps of all rounds, too, clips gradients at norm 10, takes a nominal number of steps
@@ -47,7 +47,7 @@ class _Moments(NamedTuple):
 
 
 def _adamw(b1, b2, eps, weight_decay) -> optax.GradientTransformation:
-    """Returns AdamW at unit learning rate whose second moment may start from another one."""
+    """Returns AdamW at unit learning rate whose second moment may start from a given one."""
 
     def init(params):
         zeros = tree.zeros_like(params)
@@ -102,11 +102,11 @@ def fedadamw(
       alpha: weight of the last round's mean gradient.
       b1: first-moment decay.
       b2: second-moment decay.
-      eps: added to the root.
+      eps: added to the square root.
       blocks: 'array': a kernel and a bias are a block each; 'entry': B(v) = v, which is as large as the model.
 
     Raises:
-      UserError: when clients have another optimizer.
+      UserError: when another optimizer is set for the clients.
 
     Source: Liu et al., FedAdamW: A Communication-Efficient Optimizer with Convergence and Generalization Guarantees for
     Federated Large Models, 2025, https://arxiv.org/abs/2510.27486.

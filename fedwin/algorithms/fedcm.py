@@ -30,7 +30,7 @@ def client_momentum(alpha, d, inner: local.Rule = local.sgd) -> local.Rule:
 
 
 def with_client_momentum(solve, alpha, server_lr, weighting, inner: local.Rule = local.sgd) -> core.Algorithm:
-    """Returns FedCM, or with another inner rule than SGD MoFedSAM; arguments as theirs and client_momentum's."""
+    """Returns FedCM, or MoFedSAM if the inner rule is not SGD; arguments as theirs and client_momentum's."""
 
     def client(down, c):
         params, d = down

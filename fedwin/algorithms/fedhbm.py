@@ -1,4 +1,4 @@
-"""FedHBM, LOCAL-GHB: heavy-ball momentum along the way since the model that the client received, or trained, last time.
+"""FedHBM, LOCAL-GHB: heavy-ball momentum along the path since the model that the client last received, or last trained.
 
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out: LOCAL-GHB and FedHBM
 assume that a client returns after 1 / C rounds on average; scale=tau_i uses the true number of rounds instead.

@@ -1,4 +1,4 @@
-"""FedLESAM: sharpness-aware minimization whose perturbation follows the way of the server, not the client's gradient.
+"""FedLESAM: sharpness-aware minimization whose perturbation follows the path of the server, not the client's gradient.
 
 x moved from a_i to the present x along descent directions of the global loss, so that a_i - x estimates the ascent of
 global sharpness-aware minimization. It is constant over a round: a local step takes one gradient. At its first
@@ -35,7 +35,7 @@ class FedLESAMRow(NamedTuple):
 
 
 def perturbed(eps) -> local.Rule:
-    """Returns SGD with gradients at a constant distance: direction = g(y + eps)."""
+    """Returns SGD with gradients taken at a constant offset: direction = g(y + eps)."""
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
         g = grad(tree.add(s.params, eps))

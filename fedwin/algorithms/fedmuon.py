@@ -2,8 +2,8 @@
 
 Matrices are all parameters of two axes or more; their last axis is the output, the others together the input. The local
 optimizer is `optax.contrib.muon`: five Newton-Schulz steps in place of the decomposition, whose singular values lie
-around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, of the same U V^T. Adam starts anew in every
-round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW; 1 - alpha applies to it, too.
+around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, which has the same U V^T. Adam starts anew in
+every round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW; 1 - alpha applies to it, too.
 
 Where the authors' code (https://github.com/junkangLiu0/FedMuon) differs: it takes Nesterov's form of the momentum,
 beta M + g, ten times the learning rate for matrices (matrix_lr=10), and gradients clipped at norm 10; and it hands Mbar
@@ -50,12 +50,12 @@ def momentum_of(state):
 
 
 def with_momentum(state, momentum):
-    """Returns a state of `optax.contrib.muon` with another momentum, like `momentum_of` it."""
+    """Returns a state of `optax.contrib.muon` with another momentum, of the form that `momentum_of` returns."""
     return jax.tree.map(lambda x: x._replace(mu=momentum) if _is_muon(x) else x, state, is_leaf=_is_muon)
 
 
 def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransformation:
-    """Returns the clients' optimizer at unit learning rate; arguments as of `fedmuon`."""
+    """Returns the clients' optimizer at unit learning rate; arguments as for `fedmuon`."""
     local_muon = muon(weight_decay, matrix_lr, beta=beta, nesterov=False, adam_b2=0.95)
     return optax.chain(local_muon, optax.scale(1 - alpha))
 
@@ -63,7 +63,7 @@ def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransfor
 @ALGORITHMS.register(
     "fedmuon",
     paper="liu2025fedmuon",
-    # The suite compares results up to rounding, which five Newton-Schulz steps enlarge by up to 3.4 ** 5.
+    # The tests compare results up to rounding, which five Newton-Schulz steps enlarge by up to 3.4 ** 5.
     instances=("fedmuon:alpha=0.95,beta=0.9,matrix_lr=0.1",),
     down="2 + M numbers",
     up="1 + M + 1 numbers",
@@ -92,11 +92,11 @@ def fedmuon(
 
     Args:
       alpha: share of the last round's mean gradient in a local step.
-      beta: of the momentum.
+      beta: decay of the momentum.
       matrix_lr: learning rate of matrices divided by that of other parameters; 10 in the authors' code.
 
     Raises:
-      UserError: when clients have another optimizer.
+      UserError: when another optimizer is set for the clients.
 
     Source: Liu et al., FedMuon: Accelerating Federated Learning with Matrix Orthogonalization, 2025,
     https://arxiv.org/abs/2510.27403.

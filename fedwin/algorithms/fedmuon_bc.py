@@ -40,7 +40,7 @@ class CorrectedState(NamedTuple):
 
 
 def orthogonalized(x, steps: int):
-    """Returns U V^T of a matrix U S V^T, [..., outputs], by Newton-Schulz steps from x / ||x||, where vectors stay."""
+    """Returns U V^T of a matrix U S V^T, [..., outputs], by Newton-Schulz steps from x / ||x||; vectors stay there."""
     unit = x / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x))), jnp.finfo(x.dtype).tiny)
     if x.ndim < 2:
         return unit
@@ -87,14 +87,14 @@ def fedmuon_bc(
         M_i <- beta M_i + (1 - beta) g(y),   y <- y - lr U V^T,   M_i = C_i at first, and C_i <- M_i at last
         x <- x + server_lr sum_i p_i (y_i - x),   C <- C + (1/K) sum_{i in S} (C_i+ - C_i)
 
-    Steps have the learning rate for their spectral norm, whatever the gradients are. `--weight_decay` is decoupled.
+    The spectral norm of a step is the learning rate, whatever the gradients are. `--weight_decay` is decoupled.
 
     Args:
       beta: weight of the momentum; the paper's alpha is 1 - beta.
       newton_schulz: steps that compute U V^T; 0 leaves the momentum divided by its norm, which converges, too.
 
     Raises:
-      UserError: when clients have another optimizer.
+      UserError: when another optimizer is set for the clients.
 
     Source: Takezawa et al., FedMuon: Federated Learning with Bias-corrected LMO-based Optimization, 2025,
     https://arxiv.org/abs/2509.26337.

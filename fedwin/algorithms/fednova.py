@@ -93,7 +93,7 @@ def fednova(
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
 
     Raises:
-      UserError: when clients do not use SGD, or mu > 0 meets client momentum.
+      UserError: when clients do not use SGD, or mu > 0 is combined with client momentum.
 
     Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
     https://arxiv.org/abs/2007.07481.

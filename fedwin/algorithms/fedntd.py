@@ -19,7 +19,7 @@ from fedwin.registry.ranges import NonNegative, Positive
 
 
 def not_true_divergence(logits, teacher, labels, temperature=1.0):
-    """Computes the divergence [B] of the teacher's prediction among the other classes than an example's own.
+    """Computes the divergence [B] from the teacher's prediction over the classes other than an example's own.
 
         sum_{c != y} q_c (log q_c - log p_c),   p = softmax_{c != y}(f / temperature), q likewise of the teacher
 
@@ -69,7 +69,7 @@ def fedntd(
 
     Args:
       beta: weight of the distillation.
-      temperature: of both softmaxes, the paper's tau.
+      temperature: divides the logits in both softmaxes; the paper's tau.
 
     Raises:
       UserError: for sequences and continuous labels.

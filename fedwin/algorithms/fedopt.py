@@ -28,7 +28,7 @@ def optax_server(optimizer: optax.GradientTransformation) -> Server:
 
 
 def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bias_correction=True) -> Server:
-    """Returns a server by the name of its optimizer, or with an optax transformation; arguments as of `fedopt`."""
+    """Returns a server by the name of its optimizer, or with an optax transformation; arguments as for `fedopt`."""
     if isinstance(optimizer, optax.GradientTransformation):
         return optax_server(optimizer)
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
@@ -80,7 +80,7 @@ def fedopt(
     bias_correction: bool = True,
     weighting: Weighting = "samples",
 ) -> core.Algorithm:
-    """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
+    """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules except for Adagrad.
 
         Delta = sum_i p_i (x - y_i),   x <- x - SERVEROPT(Delta)
 
@@ -92,7 +92,7 @@ def fedopt(
       nesterov: Nesterov's form of 'momentum'.
       b1: first-moment decay of 'adam' and 'yogi'.
       b2: second-moment decay of 'adam' and 'yogi'.
-      eps: added to the root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      eps: added to the square root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
 
     Source: Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295.

@@ -33,7 +33,7 @@ def perturbation(params, gradient, rho, eta=None):
 
 
 def sharpness_aware(rho, eta=None):
-    """Returns the local rule of FedSAM (eta=None) and FedASAM: direction = g(y + eps), eps as of `perturbation`."""
+    """Returns the local rule of FedSAM (eta=None) and FedASAM: direction = g(y + eps), eps as in `perturbation`."""
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:
         g = grad(s.params)

@@ -9,7 +9,7 @@ mean), and FedSWA starts at twice the client learning rate (peak = 2).
 Unlike SCAFFOLD's control, FedMoSWA's m weighs recent c_i more. c_i is a mean of gradients, for plain SGD the paper's
 c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. The paper has
 gamma = 0.2; form=code has 0.4, but 1 in the first round, and divides x - y_i by J_i lr (1 + rho) / 2 instead of
-sum_j eta_j, which is more.
+sum_j eta_j, which is larger.
 """
 
 from typing import Literal
@@ -30,7 +30,7 @@ FORMS = {
 
 
 def with_defaults(form: str, **given: float | None) -> dict[str, float]:
-    """Returns the given hyper-parameters, those that are None replaced by the form's."""
+    """Returns the given hyper-parameters, with those that are None replaced by the form's."""
     return {name: FORMS[form][name] if value is None else value for name, value in given.items()}
 
 
@@ -81,7 +81,7 @@ def fedswa(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      form: default values as in the 'paper' or in its released 'code'.
+      form: default values of the 'paper' or of its released 'code'.
       rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
       peak: rate of a round's first step, in units of the client learning rate; none = 1 ('paper') or 2 ('code').
       server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').

@@ -1,7 +1,7 @@
 """FedVARP, FedStale: the server remembers every client's last step, and uses those of absent clients.
 
-With all clients in every round, both are FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients: in
-proportion to N_i, or equally (1 / |S| and 1 / K, the paper's rule).
+With all clients in every round, both are FedAvg. p_i (over the cohort S) and v_i (over all clients) follow one rule: in
+proportion to N_i, or equal (1 / |S| and 1 / K, as in the paper).
 
 m_i is the server's memory. Here it is the client's row of the client table, which `fedwin.residence` stores on the
 device, on the host or in a file; nothing but the model travels.

@@ -1,4 +1,4 @@
-"""GHB: generalized heavy-ball momentum, along the way of the server model over the last tau rounds.
+"""GHB: generalized heavy-ball momentum, along the path of the server model over the last tau rounds.
 
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out. x^{t-1} is the model
 that round t = 1, 2, ... starts from.

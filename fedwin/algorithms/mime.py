@@ -1,8 +1,8 @@
 """MIME, MIME-Momentum, MIMELite: clients mimic a centralized optimizer whose state the server keeps.
 
-There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round; MIMELite, without its
-correction, one: the full gradients travel with the models. MIME with beta = 0 is MIME-SGD and has no m. A client that
-drops out takes part in neither round trip.
+There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round; MIMELite, which omits the
+correction, needs one: the full gradients travel with the models. MIME with beta = 0 is MIME-SGD and has no m. A client
+that drops out takes part in neither round trip.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class MimeState(NamedTuple):
     """State of MIME's server.
 
     Attributes:
-      m: momentum, like params; None without.
+      m: momentum, like params; None without momentum.
       c: the round's mean gradient, between MIME's two round trips; None for MIMELite.
     """
 

@@ -3,7 +3,7 @@
 h is the input of the last layer. The authors add a projection head to their networks, which is a matter of the model
 here, and take h behind it. The received and the previous model are run in evaluation mode, as in their code
 (https://github.com/QinbinLi/MOON). At its first participation a client has no previous model and trains as in FedAvg;
-the code does so in the first round, and later takes the networks that it has drawn for the clients instead.
+the code does so in the first round, and later uses the networks that it initialized for the clients instead.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def moon(
 
     Args:
       mu: weight of the contrastive loss.
-      temperature: of its softmax.
+      temperature: divides the similarities in its softmax.
 
     Raises:
       UserError: when the features are unknown.

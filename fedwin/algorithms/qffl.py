@@ -67,7 +67,7 @@ def qffl(
         weight = core.aggregation_weight(c, weighting)
         # At client rate 0, y_i = x.
         curvature = 1 / jnp.where(y.lr > 0, y.lr, 1) if lipschitz is None else lipschitz
-        # Of clients without a loss, 1e-10 ** q is 0 in float32, and the mean would be 0 / 0.
+        # With a loss of 0, 1e-10 ** q is 0 in float32, and the mean would be 0 / 0.
         power = jnp.maximum(loss**q, jnp.finfo(loss.dtype).tiny)
         h = power + q * loss ** (q - 1) * curvature * tree.squared_norm(delta)
         return y.update({"delta": core.Mean(tree.scale(weight * power, delta), weight * h)})

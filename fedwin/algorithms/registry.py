@@ -3,7 +3,7 @@
 from fedwin.core import Algorithm
 from fedwin.registry import Registry
 
-# Facts of an algorithm:
+# Facts about an algorithm:
 #   down, up: models that one client receives and sends in one round, with extra numbers and options in words, such as
 #     '2 (3 with momentum)' or '1 + C d numbers';
 #   reported: communication overhead as printed in the GHB paper;

@@ -20,7 +20,7 @@ def controlled(client: Callable, server_lr: float, weighting: Weighting) -> core
     """Returns the algorithm of clients with control variates: x <- x + server_lr delta, c <- c + the sum of 'drift'.
 
     Args:
-      client: as of core.algorithm; it receives (x, c), its row is c_i, and its message has 'delta' and 'drift'.
+      client: as in core.algorithm; it receives (x, c), its row is c_i, and its message has 'delta' and 'drift'.
     """
 
     def server(params, control, total, round):
