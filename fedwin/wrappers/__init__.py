@@ -75,7 +75,7 @@ def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
         if not isinstance(algorithm, Algorithm):
-            raise UserError(f"wrapper '{wrapper.name}': it makes {algorithm} of an algorithm; return a core.Algorithm.")
+            raise UserError(f"wrapper '{wrapper.name}': it turns an algorithm into {algorithm}; return core.Algorithm.")
     return algorithm
 
 

@@ -37,7 +37,7 @@ def _package() -> types.ModuleType:
 
 
 class Mechanism(NamedTuple):
-    """One round: noise on the sum of a random cohort. Attributes as of Privacy."""
+    """One round: noise on the sum of a random cohort. Attributes are as in Privacy."""
 
     noise_multiplier: float
     neighbors: str
@@ -61,11 +61,11 @@ class Privacy:
       cohort: expected number of clients of a cohort if each takes part independently of the others ('add_remove'), or
         the fixed number that is drawn without replacement ('replace_one').
       delta: the probability delta.
-      accountant: whose epsilon is reported with every evaluation, 'rdp' or 'pld'.
+      accountant: the one whose epsilon is reported with every evaluation, 'rdp' or 'pld'.
       before: rounds that the account starts with, those of another run.
       since: the first round of the run: 0, or that of a fork.
-      alone: why the rounds of another run, or a model, that it starts from are not counted; '' if they are.
-      seeds: that drew the cohorts and noise of all rounds.
+      alone: why the rounds of the run that it starts from, or its initial model, are not counted; '' if they are.
+      seeds: the seeds that drew the cohorts and noise of all rounds.
     """
 
     noise_multiplier: float
@@ -85,7 +85,7 @@ class Privacy:
         return Mechanism(self.noise_multiplier, self.neighbors, self.num_clients, self.cohort)
 
     def spent(self, rounds: int) -> tuple[tuple[Mechanism, int], ...]:
-        """Returns what the account consists of after a number of rounds: different mechanisms, how often each."""
+        """Returns what the account consists of after a number of rounds: mechanisms, and how often each was applied."""
         counts: dict[Mechanism, int] = {}
         for mechanism, count in (*self.before, (self.mechanism, rounds - self.since)):
             counts[mechanism] = counts.get(mechanism, 0) + count
@@ -154,7 +154,7 @@ def _event(mechanism: Mechanism):
 def _one_round(mechanism: Mechanism):
     """Returns (orders, Renyi divergence of one round at each of them)."""
     accountant = _package().rdp.RdpAccountant(neighboring_relation=_relation(mechanism))
-    # It warns of orders at which its series does not converge; leaving these out keeps epsilon an upper bound.
+    # It warns about orders at which its series does not converge; leaving these out keeps epsilon an upper bound.
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -167,7 +167,7 @@ def _one_round(mechanism: Mechanism):
 
 @functools.cache
 def _epsilon(spent: tuple[tuple[Mechanism, int], ...], delta: float, accountant: str) -> float:
-    """Returns the epsilon of mechanisms, each a number of times."""
+    """Returns the epsilon of mechanisms, each applied a number of times."""
     if not spent:
         return 0.0
     if not all(mechanism.noise_multiplier for mechanism, _ in spent):

@@ -1,4 +1,4 @@
-"""Asynchronous servers: a ring of the last broadcasts, from which every client takes that of the moment it started.
+"""Asynchronous servers: a ring of the last broadcasts, from which every client takes the one that it started from.
 
     d_i = w(s_i) (y_i - x^{t - s_i}),   x^{t+1} = server(x^t, mean of d_i over the buffer)
 
@@ -54,7 +54,7 @@ def hinge(*, a: Positive = 10.0, b: NonNegativeInt = 4) -> Callable:
 
     Args:
       a: slope of the denominator.
-      b: greatest staleness of full weight.
+      b: greatest staleness that has full weight.
     """
     return lambda s: 1 / (1 + a * jnp.asarray(jnp.maximum(s - b, 0), float))
 
@@ -120,7 +120,7 @@ def buffer(
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["models", "place"], meta_fields=["size", "rounds"])
 @dataclasses.dataclass(frozen=True)
 class OldModels:
-    """Those of the last L broadcasts that a dispatch of R rounds needs, of a ring that is not on the device as a whole.
+    """The ones of the last L broadcasts that a dispatch of R rounds needs, when the whole ring is not on the device.
 
     Attributes:
       models: tree of [H, ...].
@@ -135,7 +135,7 @@ class OldModels:
     rounds: int = 0
 
     def room(self, rounds: int) -> int:
-        """Returns H: room for the models that clients start from, the present one, and one of every server step."""
+        """Returns H: room for the models that clients start from, the current one, and one of every server step."""
         return min(rounds * (self.size + 1) + 1, len(self.place))
 
     def allocated(self, rounds: int | None) -> PyTree:
@@ -153,7 +153,7 @@ def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int
     """Returns an algorithm whose clients train from earlier broadcasts: that of `Client.staleness` rounds ago.
 
     Args:
-      algorithm: with all its wrappers.
+      algorithm: the algorithm, with all its wrappers.
       server: the asynchronous server.
       longest: returns the greatest staleness of the run, when a round is traced.
 
@@ -214,7 +214,7 @@ def resized_ring(ring: np.ndarray, length: int, round: int) -> np.ndarray:
     """Returns the ring of a run that forks another one at a round, from a leaf of the other's ring, [L, ...].
 
     Args:
-      length: that of the ring, [length, ...].
+      length: length of the ring, [length, ...].
     """
     if len(ring) == length:
         return ring

@@ -30,12 +30,12 @@ class Wrapper(NamedTuple):
     A schedule is a function of the 0-based round (int32 [], traced).
 
     Attributes:
-      name: of the wrapper.
+      name: name of the wrapper.
       algorithm: Algorithm -> Algorithm.
       rate: schedule -> schedule, the clients' learning rate.
       epochs: schedule -> schedule, the clients' local epochs.
       bound: (start, y) -> y, applied to a client's model after its last local step; None for none.
-      frozen: as in the solver, the parameters that a local step leaves as they are; None for none.
+      frozen: as in local.Solver, the parameters that a local step leaves as they are; None for none.
       privacy: the guarantee that the wrapper gives (accounting.Privacy), or None.
     """
 
@@ -122,7 +122,7 @@ def on_inner_state(phase: Phase) -> Phase:
 
 
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
-    """Returns an algorithm with a server step with its own state at the end of every round.
+    """Returns an algorithm with a further server step, which has its own state, at the end of every round.
 
     Args:
       init: (params, inner state, key) -> own state.
@@ -171,7 +171,7 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
 
 
 def check_no_old_models(wrapper: str, state) -> None:
-    """Raises UserError if a server compares its models of several rounds (GHB), of which clients would get others."""
+    """Raises UserError if a server compares its models of several rounds (GHB), where clients get other ones."""
     is_old = lambda node: isinstance(node, window.Delay)
     if any(map(is_old, jax.tree.leaves(state, is_leaf=is_old))):
         raise UserError(
@@ -181,7 +181,7 @@ def check_no_old_models(wrapper: str, state) -> None:
 
 
 def initial_stats(setting: core.Setting, key):
-    """Returns the model statistics that a run starts from, BatchNorm's; () without."""
+    """Returns the model statistics that a run starts from, BatchNorm's; () if there are none."""
     if setting.model is None:
         return ()
     stats = lambda key: setting.model.init(key).stats

@@ -15,7 +15,7 @@ from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model, single_round_trip
 from fedwin.wrappers.messages import check_nothing_derived, map_values, step_of
 
-# Separates these draws from the others of a client's key.
+# Separates these draws from the others that use a client's key.
 TAG = 0x51534744
 # A float32 has 24 significant bits: more levels than 2^15 would not be spaced evenly after the draw is added.
 MOST_BITS = 16
@@ -71,7 +71,7 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
     steps are refused (FedDyn, FedExP, FedGloSS, FedGMA, FedSMOO, FedStale, FedVARP).
 
     Args:
-      bits: of an entry, from 2 to 16; 32 quantizes nothing.
+      bits: bits per entry, from 2 to 16; 32 quantizes nothing.
 
     Raises:
       UserError: when the server needs exact steps.
@@ -113,7 +113,7 @@ class Feedback(NamedTuple):
 
     Attributes:
       inner: the wrapped algorithm's client state.
-      residual: what the client has not sent yet, like the parameters.
+      residual: e_i, what the client has not sent yet, like the parameters.
     """
 
     inner: PyTree
@@ -151,7 +151,7 @@ def _sparse(step: core.Mean, share: float, bits: int):
     """Returns the shapes in which a step is sent: values and positions of the kept entries, if they are smaller."""
     leaves, count = jax.tree.leaves(step.total), _count(step, share)
     dtype, arrays = jnp.result_type(*(leaf.dtype for leaf in leaves)), len(leaves) if bits == 32 else 1
-    # An outer `quantize` has a scale for each array. The data decide in which the entries are; equal parts are counted.
+    # An outer `quantize` has a scale for each array. The data decide how the entries fall; equal parts are assumed.
     values = [jax.ShapeDtypeStruct(((count + place) // arrays,), dtype) for place in range(arrays)]
     if bits < 32:
         values = [jax.ShapeDtypeStruct((sent_bytes(values[0], bits),), jnp.uint8)]
@@ -163,12 +163,12 @@ def _sparse(step: core.Mean, share: float, bits: int):
 def topk(
     setting: core.Setting, *, share: PositiveShare = 0.01, decay: Share = 1.0, bits: Annotated[int, Range(2)] = 32
 ) -> Wrapper:
-    """Sends the largest entries of every client's step; the others wait in the client's state (error feedback).
+    """Sends the largest entries of every client's step; the others stay in the client's state (error feedback).
 
         p_i = decay e_i + y_i - x,   sent_i = Q(the k entries of p_i of largest magnitude),   e_i <- p_i - sent_i
 
-    Q rounds the k entries together, as `quantize` does, so that what it changes waits, too. SparseLoCo is share=0.03,
-    decay=0.95, bits=2 around diloco with optimizer=sgd; there k is counted in chunks of 4096, and Q is another one.
+    Q rounds the k entries together, as `quantize` does, so its errors stay in e_i, too. SparseLoCo is share=0.03,
+    decay=0.95, bits=2 around diloco with optimizer=sgd; there k is counted in chunks of 4096, and Q is a different one.
 
     k = ceil(share d) of the d parameters, over all layers together. Per entry, its value and a position of four bytes
     are sent, or the whole step where that is no more. A client's e_i stays as it is while the client does not take
@@ -177,9 +177,9 @@ def topk(
     compute further sums from exact steps (as for `quantize`) are refused.
 
     Args:
-      share: of the parameters; 1 with 32 bits sends everything and keeps no state.
-      decay: share of what waits that the next round adds.
-      bits: of an entry, from 2 to 16; 32 quantizes nothing.
+      share: share of the entries that are sent; 1 with 32 bits sends everything and keeps no state.
+      decay: share of the residual that the next round adds.
+      bits: bits per entry, from 2 to 16; 32 quantizes nothing.
 
     Raises:
       UserError: when clients send no mean step, or the server needs exact steps.
@@ -203,10 +203,10 @@ def topk(
             check_nothing_derived("topk", update.message)
             mean = step_of("topk", update.message, whole=True)
             residual = c.state.residual if decay == 1 else tree.scale(decay, c.state.residual)
-            # Of a client of weight 0, 0 / 0 would be NaN.
+            # For a client of weight 0, 0 / 0 would be NaN.
             pending = tree.where(mean.weight > 0, tree.add(residual, mean.value), residual)
             shapes = jax.eval_shape(lambda *sent: sent, down, update.message)
-            # Without a part of the model that stays local.
+            # Leaves out a part of the model that stays local.
             count = _count(core.mean_step_of(phase.wire(*shapes)[1]), share)
             sent = largest(pending, count)
             if bits < 32:

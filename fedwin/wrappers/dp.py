@@ -73,7 +73,7 @@ class Clipping(NamedTuple):
       norm: the norm, or the first one if it is adapted.
       noise: standard deviation of the noise on the sum over the norm.
       expected: number of clients that the sum is divided by.
-      quantile: of the steps' norms that the norm follows; None: it is constant.
+      quantile: quantile of the steps' norms that the norm follows; None: it is constant.
       rate: learning rate of the norm.
       bit_noise: standard deviation of the noise on the number of steps within the norm.
     """
@@ -105,7 +105,7 @@ def noise_of_the_sum(noise: float, bit_noise: float) -> float:
         z_sum = (z^-2 - (2 bit_noise)^-2)^(-1/2)
 
     Args:
-      noise: z, of a sum without bits.
+      noise: z, the noise multiplier of a sum without bits.
       bit_noise: standard deviation of the noise on the sum of the bits, > z / 2.
 
     Example:
@@ -220,25 +220,25 @@ def dp(
     The server continues with Delta in place of the mean step. The denominator n is constant, and an empty cohort gets
     noise, too. With a `quantile`, clip follows that quantile of the norms: clients also send whether they were within
     it, and the noise on the sum grows to (noise^-2 - (2 bit_noise)^-2)^(-1/2) clip, so that both together are as
-    private as with `noise` alone. The guarantee is one of clients, for the server models of all rounds; averages of
-    them (WIMA, EMA, SWA, IMA) and their accuracy on public data cost nothing. Refused are weights by examples
-    (--weighting=uniform), statistics (BatchNorm's), and algorithms whose clients send more than their step. Wrappers
+    private as with `noise` alone. The guarantee is client-level, for the server models of all rounds; averages of
+    them (WIMA, EMA, SWA, IMA) and their accuracy on public data cost nothing. Refused are weights by examples (set
+    --weighting=uniform), statistics (BatchNorm's), and algorithms whose clients send more than their step. Wrappers
     that change steps are given before dp. The noise is that of a simulation: float32, and a function of the seed.
 
     Args:
       clip: norm that steps are clipped to; the first one if it is adapted.
       noise: noise multiplier, the standard deviation of the noise on the sum over clip.
-      delta: of (epsilon, delta), below 1/K.
-      quantile: of the norms that clip follows; none = clip is constant.
+      delta: the delta of (epsilon, delta), below 1/K.
+      quantile: quantile of the norms that clip follows; none = clip is constant.
       clip_lr: learning rate of clip.
       bit_noise: standard deviation of the noise on the number of steps within clip, > noise / 2; none = n / 20, or
         noise if that is more.
       neighbors: 'add_remove' compares federations with and without a client, and needs Poisson cohorts; 'replace_one'
         replaces a client by another, and needs cohorts of a fixed size.
-      accountant: of the epsilon in metrics.jsonl, 'rdp' or 'pld'; the summary has both.
+      accountant: accountant of the epsilon in metrics.jsonl, 'rdp' or 'pld'; the summary has both.
 
     Raises:
-      UserError: when the privacy of the run can not be accounted.
+      UserError: when the privacy of the run cannot be accounted for.
 
     Source: McMahan et al., Learning Differentially Private Recurrent Language Models, 2018,
     https://arxiv.org/abs/1710.06963. Andrew et al., Differentially Private Learning with Adaptive Clipping, 2021,
@@ -252,7 +252,7 @@ def dp(
     """
     check_values("dp", Range(0, 1 / setting.num_clients, open_most=True), delta=delta)
     if accountant == "pld" and neighbors == "replace_one":
-        raise UserError("dp: accountant=pld knows Poisson cohorts only; set accountant=rdp with neighbors=replace_one.")
+        raise UserError("dp: accountant=pld needs Poisson cohorts; set accountant=rdp with neighbors=replace_one.")
     drawn = _check_cohorts(setting, neighbors)
     expected = setting.participation * setting.num_clients
     multiplier = noise

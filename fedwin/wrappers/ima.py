@@ -40,7 +40,7 @@ class Averaging(NamedTuple):
     """State of IMA.
 
     Attributes:
-      window: of the aggregates.
+      window: window of the aggregates.
       on: whether the model is already their average, bool [].
     """
 
@@ -70,7 +70,7 @@ class _WindowMean(NamedTuple):
         mean = lambda: packing.unpack(windows.mean(own, 0, self.size))
         if self.feedback == 1:
             return own, tree.where(round >= self.start, mean(), values)
-        # In a branch of its own the mix rounds alike wherever the window is.
+        # In a branch of its own, the mix is rounded in the same way wherever the window is.
         mixed = lambda: tree.lerp(self.feedback, values, mean())
         return own, lax.cond(round >= self.start, mixed, lambda: values)
 
@@ -146,7 +146,7 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
 def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
     """Returns IMA's learning rate, round -> float []: `base` before round `first`, mild exploration from there on.
 
-    Arguments as of `ima`.
+    Arguments as for `ima`.
 
     With j = t - first, in round t >= first:
 
@@ -218,10 +218,10 @@ def ima(
       start: fraction of the rounds (0.75) or 0-based round (300).
       placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimizer,
         whose output is broadcast, as the paper's code does around FedAdam, FedYogi and FedAdagrad.
-      reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
+      reset: reset of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
         'one_round_only' (the released code).
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
-      decay: of exp and exp_compound, per round.
+      decay: decay of exp and exp_compound, per round.
       low: rate of const, lowest rate of cyclic.
       period: rounds of a cycle (cyclic), or per epoch dropped (epoch).
       lr_restart: 'epoch' restarts the base schedule at `start`, as the released code does.

@@ -77,7 +77,7 @@ def _taking_turns(share: float, mask_of: Callable) -> Callable:
     """Returns local.Solver.frozen: all but the local part in the first steps of a client, the local part afterwards.
 
     Args:
-      share: of its local steps, rounded up, that are the first ones.
+      share: share of its local steps, rounded up, that count as the first ones.
       mask_of: params -> tree of booleans that is true on the local part.
     """
 
@@ -114,14 +114,14 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
 
     def server(params, state, total, round):
         mask = mask_of(params)
-        # Noise of an outer wrapper must not reach the clients' part, not even by a momentum that they receive (FedCM).
+        # Noise of an outer wrapper must not reach the clients' part, not even by way of momentum (FedCM).
         total = core.map_mean_steps(lambda step: cleared(mask, step), total)
         new, state = phase.server(params, state, total, round)
         return select(mask, params, new), state
 
     def wire(down, message):
         others = jax.tree.map(lambda inside: not inside, mask_of(down[0]))
-        # In the model, in the step, and in a momentum that is sent with the model: that is 0 in the local part.
+        # In the model, in the step, and in a momentum that is sent with the model, which is 0 in the local part.
         is_model = lambda node: jax.tree.structure(node) == jax.tree.structure(others)
         shared = lambda node: leaves_of(others, node) if is_model(node) else node
         whole = phase.wire(jax.eval_shape(phase.broadcast, *down), message)
@@ -142,9 +142,9 @@ def local(
     u are the shared parameters, w_i the local part. FedPer is part=classifier, LG-FedAvg part=features; FedBN is
     part=norm, with --wrap=local_bn for the statistics. FedRep is part=classifier,alternate=0.9: of ten local epochs,
     nine train w_i with u as it was received, and the last one u with w_i as it then is. The server keeps the initial w,
-    which a client starts from. Its own model, which 'model' in the evaluations is, has that w: it is the clients'
-    models, u with w_i, that count (`fedwin train --eval_clients`). Name this wrapper before those that change messages
-    (topk, quantize), from which w_i would be read changed.
+    which a client starts from. The server's own model, 'model' in the evaluations, has that w: what counts are the
+    clients' models, u with w_i (`fedwin train --eval_clients`). Name this wrapper before those that change messages
+    (topk, quantize): after them, it would read a changed w_i.
 
     Args:
       part: 'classifier', 'features' (everything else) or 'norm' (parameters of normalization layers).

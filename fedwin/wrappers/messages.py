@@ -13,7 +13,7 @@ _MARKED = (core.Mean, core.DerivedFromStep)
 
 
 class ClippedStep(NamedTuple):
-    """A client's clipped step in a private run, in the place of its MeanStep: the server adds noise to the sum.
+    """A client's clipped step in a private run, in place of its MeanStep: the server adds noise to the sum.
 
     Attributes:
       value: the step, a pytree like the parameters.
@@ -33,7 +33,7 @@ def step_of(wrapper: str, message, whole: bool = False) -> core.MeanStep:
     """Returns the mean step of a client's message, which a wrapper changes.
 
     Args:
-      whole: whether the wrapper needs all of the model in every round.
+      whole: whether the wrapper needs the whole model in every round.
 
     Raises:
       UserError: when clients send no mean step, or only a part of the model.
