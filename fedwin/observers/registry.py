@@ -27,7 +27,7 @@ class SharedObserver(NamedTuple):
 
     Attributes:
       family: name of the observer that serves the family.
-      name: of this read-out.
+      name: name of this read-out.
       reading: the specification of this read-out, an argument of `build`.
       build: tuple of the family's readings -> Observer.
     """

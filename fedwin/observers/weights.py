@@ -24,8 +24,8 @@ def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
     """Returns a name of WEIGHTS, or W numbers; 'uniform' for all that are equal.
 
     Args:
-      weights: as a read-out has them.
-      window: W.
+      weights: the weights of a read-out.
+      window: W, the models in the mean.
 
     Raises:
       UserError: an unknown name, a wrong number of weights, one that is not finite, or a sum of 0.
@@ -54,7 +54,7 @@ def weights_name(weights: Weights) -> list[str]:
     """Parts that weights add to the name of a read-out: none, or one.
 
     Args:
-      weights: as a read-out has them.
+      weights: the weights of a read-out.
     """
     if isinstance(weights, str):
         return [] if weights == "uniform" else [weights]
@@ -68,9 +68,9 @@ def age_weights(weights: str | tuple[float, ...], window: int, filled, dtype):
 
     Args:
       weights: the result of `parse_weights`.
-      window: W.
+      window: W, the models in the mean.
       filled: n, int32 [].
-      dtype: of the weights.
+      dtype: dtype of the weights.
     """
     ages = jnp.arange(window)
     if isinstance(weights, str):

@@ -20,12 +20,12 @@ class ReadOut(NamedTuple):
     """Specification of one read-out of a WIMA observer.
 
     Attributes:
-      name: of the read-out.
+      name: name of the read-out.
       window: W, models in the mean.
       part: 'all'; 'classifier' takes the last layer from the average and the rest from the model, 'features' the
         reverse.
       warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
-      weights: of the models, newest first: 'uniform', another name of observers.WEIGHTS, or W numbers.
+      weights: weights of the models, newest first: 'uniform', another name of observers.WEIGHTS, or W numbers.
     """
 
     name: str
@@ -41,7 +41,7 @@ def wima_name(window: int, part: str = "all", weights: Weights = "uniform") -> s
     Args:
       window: W, models in the mean.
       part: 'all', 'classifier' or 'features'.
-      weights: of the models.
+      weights: weights of the models.
 
     Example:
       >>> wima_name(50), wima_name(100, "classifier"), wima_name(20, weights="cosine")
@@ -104,14 +104,14 @@ def wima(
 
         w_WIMA^t = sum_{k=0}^{W-1} c_k w^{t-k},   c_k = 1/W;   before round W the mean of w^1..w^t ('partial') or w^t
 
-    A mean with equal weights costs a vector's addition and subtraction a round. One with other weights costs nothing
-    until it is read, and then a pass over its W models; with the ring buffer on the host or in a file, these W models
-    are on the device during a dispatch.
+    A mean with equal weights costs the addition and subtraction of a vector per round. One with other weights costs
+    nothing until it is read, and then a pass over its W models; with the ring buffer on the host or in a file, these W
+    models are on the device during a dispatch.
 
     Args:
       readings: the read-outs; one ring buffer of the longest window serves all.
       classifier_path: path of the last layer in params.
-      num_rounds: of the run, which bounds the size of the ring buffer; None if unknown.
+      num_rounds: rounds of the run, which bound the size of the ring buffer; None if unknown.
 
     Returns:
       The core.Observer, with one read-out per reading.
@@ -187,7 +187,7 @@ def wima_reading(
       window: W, models in the mean.
       part: 'all', or the part that is taken from the average: 'classifier' or 'features'.
       warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
-      weights: c_k by the decay that they stand for: 'uniform' or 'linear', f(s) = 1 - s, equal weights; 'cosine', (1 +
+      weights: c_k by the decay they stand for: 'uniform' or 'linear', f(s) = 1 - s, equal weights; 'cosine', (1 +
         cos(pi s)) / 2, most in the middle; 'inverse_sqrt', 1 - sqrt(s), most for the oldest; 'quadratic', 1 - s^2,
         growing linearly to the newest. Or W numbers, newest first, such as '3-2-1', divided by their sum.
 
