@@ -145,7 +145,7 @@ class Checkpoints:
             for number, (name, (shape, dtype)) in enumerate(about[LARGE].items()):
                 leaves[name] = Stored(folder / LARGE / f"{number}.bin", tuple(shape), np.dtype(dtype))
                 if leaves[name].path.stat().st_size != tree.nbytes(leaves[name]):
-                    raise OSError("a file has a wrong length")
+                    raise OSError("a file has the wrong length")
             intact = checksum(leaves, about) == about["checksum"] and about["format"] == FORMAT
         except Exception as error:  # orbax and tensorstore raise many types, all for the same reason
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
@@ -212,8 +212,8 @@ class MemberCheckpoints(Checkpoints):
     """The checkpoints of one seed of a vmapped group; for reading.
 
     Args:
-      directory: of the group, whose states have a leading axis of seeds.
-      own: of the seed alone: its last state if a callback stopped it, in place of the group's from then on.
+      directory: directory of the group, whose states have a leading axis of seeds.
+      own: directory of the seed alone: its last state if a callback stopped it, in place of the group's from then on.
     """
 
     def __init__(self, directory: str | os.PathLike, seed: int, own: Checkpoints):
@@ -229,7 +229,7 @@ class MemberCheckpoints(Checkpoints):
         return [round for round in group if all(round < end for end in (*last, *diverged))] + last
 
     def about(self, round: int) -> Extra:
-        """Returns the JSON data of a checkpoint; of the group, unless the seed was stopped after so many rounds."""
+        """Returns the JSON data of a checkpoint: the group's, unless the seed was stopped at that round."""
         return self.own.about(round) if round in self.own.rounds() else super().about(round)
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
@@ -258,7 +258,7 @@ def saved_seeds(directory: pathlib.Path) -> list[int]:
 
 
 def _multiprocessing_options() -> ocp.options.MultiprocessingOptions:
-    """Options with which orbax reads and writes in this process alone, also in a multi-process run."""
+    """Options with which orbax reads and writes in this process alone, even in a multi-process run."""
     if multi_process.count() == 1:
         return ocp.options.MultiprocessingOptions()
     process = jax.process_index()
@@ -274,7 +274,7 @@ def quiet_orbax() -> Iterator[None]:
     try:
         yield
     except Exception:
-        gc.collect()  # tasks that failed report so when they are collected
+        gc.collect()  # tasks that failed say so when they are collected
         raise
     finally:
         sys.unraisablehook = hook

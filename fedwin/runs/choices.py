@@ -269,7 +269,7 @@ def check_deadline(config: Config, sampler: Sampler) -> None:
 
 
 def check_same_server(config: Config, other: Mapping[str, Any]) -> None:
-    """Raises UserError if an asynchronous run forks one, of other fields, whose clients in training are not its own."""
+    """Raises UserError if an asynchronous run forks one whose fields imply other clients in training."""
 
     def decisive(fields: Mapping[str, Any]):
         if not fields.get("asynchronous"):
@@ -283,11 +283,11 @@ def check_same_server(config: Config, other: Mapping[str, Any]) -> None:
 
 
 def check_arrivals(config: Config, sampler: Sampler, seed: int, first: int, seconds: float, kept: int) -> None:
-    """Raises UserError unless a fork of an asynchronous run has its clients in training, and the models that they got.
+    """Raises UserError unless a fork of an asynchronous run has its clients in training, with the models that they got.
 
     Args:
       first: the round of the fork.
-      seconds: simulated seconds of the other run before.
+      seconds: simulated seconds of the other run before that round.
       kept: number of old models in its checkpoint.
     """
     own = sum(sampler.cohort(seed, round).seconds or 0.0 for round in range(first))

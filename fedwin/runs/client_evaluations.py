@@ -29,14 +29,14 @@ Table = dict[str, np.ndarray]
 # Kind -> metric -> Mean with leaves [n, M], on the host.
 Results = dict[str, dict[str, Mean]]
 
-# `worst10` and `best10` are means of one client in so many.
+# `worst10` and `best10` are means over one client in this many.
 TAIL = 10
 # Prefix of the metrics of clients that never train.
 UNSEEN = "unseen"
 
 
 def sampled(clients: EvaluatedClients, most: int) -> EvaluatedClients:
-    """Returns at most so many of the clients, evenly spaced."""
+    """Returns at most `most` of the clients, evenly spaced."""
     places = np.linspace(0, len(clients.ids) - 1, min(most, len(clients.ids))).astype(int)
     return clients._replace(ids=clients.ids[places])
 
@@ -50,8 +50,8 @@ def blocks(
       ids: the clients [n].
       sizes: their numbers of examples [n].
       width: clients that are computed at the same time, a multiple of `devices`.
-      rounds: groups of so many clients in a block, at most.
-      devices: that share a block.
+      rounds: maximum number of groups of that many clients in a block.
+      devices: number of devices that share a block.
 
     Returns:
       The blocks, and the order of the clients of each in a call, int [R C]: each device's are consecutive.
@@ -202,7 +202,7 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     tail = -(-len(values) // TAIL)
     ends = [float(ascending[:tail].mean()), float(ascending[-tail:].mean())]
     worst, best = reversed(ends) if small_is_good else ends
-    # Of NaN and infinities, after a divergence, numpy would warn, and has NaN for some places between both.
+    # After a divergence, numpy would warn of NaN and infinities, and it interpolates to NaN next to an infinity.
     with np.errstate(invalid="ignore"):
         first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
         spread, above = (np.percentile(values, PERCENTILES, method=method) for method in ("linear", "higher"))

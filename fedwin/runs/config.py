@@ -71,7 +71,7 @@ class ModelOptions:
     )
     loss: str = option(
         "cross_entropy",
-        "Local loss: cross_entropy, wsm, wsm:proportions=train; of continuous labels mse, huber:delta=1.",
+        "Local loss: cross_entropy, wsm, wsm:proportions=train; for continuous labels mse, huber:delta=1.",
     )
     augment: str = option(
         "none", "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224."
@@ -129,7 +129,7 @@ class ParticipationOptions:
         "buffer:size=1,concurrency=10,mixing=0.6; empty: none.",
     )
     over_selection: Annotated[float, Range(1)] = option(
-        1.0, "Draw this factor times the clients that take part; by the --clock, the first to arrive do."
+        1.0, "Draw this many times the clients that take part: the first to arrive by the --clock."
     )
     deadline: NonNegative = option(0.0, "Seconds of the --clock after which a round leaves out late clients; 0: none.")
 

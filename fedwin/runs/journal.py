@@ -275,14 +275,14 @@ class Journal:
             self.metrics_log.flush()
 
     def progress_note(self, completed: int, loss: float) -> str:
-        """Returns the training loss after so many rounds and the latest accuracies for the progress line."""
+        """Returns the training loss after some rounds and the latest accuracies for the progress line."""
         return progress_note(completed, loss, self.lines[-1:])
 
 
 def progress_note(completed: int, loss: float, latest: Sequence[Line]) -> str:
     """Returns training loss and test accuracies (or R^2), means over evaluations, for the progress line.
 
-    Those of another round than the last of the `completed` ones are shown with theirs.
+    Accuracies of a round other than the last of the `completed` ones are shown with that round.
     """
     if not latest:
         return f"train loss {loss:.4f}"
@@ -377,8 +377,8 @@ def summarize(
 
     Returns:
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
-      number; the final evaluation; times. `last_rounds` and `evaluations` are what a mean covers, one of clients'
-      figures `client_evaluations` of them; that of a seed that was stopped early covers the evaluations of as many
+      number; the final evaluation; times. A mean is over the `evaluations` in the `last_rounds`, one of clients'
+      figures over `client_evaluations` of them; that of a seed that was stopped early covers the evaluations of as many
       rounds before `stopped_at`. Diverged seeds have no mean and are left out of those over seeds, which give the
       number of seeds that they cover.
 

@@ -46,7 +46,7 @@ class TrainedModel:
       round: completed rounds.
       prepared: the prepared run: data set, federations, algorithm, ...
       run: the complete state; client rows and windows in files are read on access.
-      directory: of the run.
+      directory: directory of the run.
     """
 
     variables: Variables
@@ -151,7 +151,7 @@ def export(
     """Writes a trained model to a .npz or .safetensors file, which --init_from and other programs read.
 
     Arrays have the names of checkpoints, such as params.conv1.kernel. The metadata, JSON data, contains what is needed
-    to apply the model: its name, input shape, classes and the normalization, which the network's input has passed:
+    to apply the model: its name, input shape, classes and the normalization that the network's input goes through:
 
         (x / 255 if x is uint8, else x), then (x - mean) / std per channel
 
@@ -347,7 +347,7 @@ def client_models(
       **objects: data_dir, dataset, model or imports, as for `load`.
 
     Returns:
-      One model per client, in the order given; of a client that trains several, the last.
+      One model per client, in the order given; for a client that trains several, the last.
 
     Raises:
       UserError: there is no such run, checkpoint or client.

@@ -41,7 +41,7 @@ VARIABLES = (
     "ONEDNN_DEFAULT_FPMATH_MODE",
     "ONEDNN_MAX_CPU_ISA",
 )
-# Beginnings of XLA's flags that change no numbers: how long devices wait, how many there are, what is logged.
+# Prefixes of XLA's flags that change no numbers: how long devices wait, how many there are, what is logged.
 HARMLESS_XLA_FLAGS = (
     "xla_cpu_collective_call_terminate_timeout",
     "xla_cpu_collective_call_warn_stuck_timeout",

@@ -165,7 +165,7 @@ class RunPlan:
         return min(rounds * self.strategy.multiple(setting.sampling.largest), setting.num_clients)
 
     def examples(self, federation: Federation, shared=None) -> TrainingExamples:
-        """Returns the examples that clients of the run train or are evaluated on; `shared` as of make_examples."""
+        """Returns the examples that clients of the run train or are evaluated on; `shared` as in make_examples."""
         config, largest = self.prepared.config, self.prepared.setting.sampling.largest
         return make_examples(federation, config.examples, self.strategy, largest, config.rounds_per_dispatch, shared)
 
@@ -203,7 +203,7 @@ class RunPlan:
         self.requirements.check_memory(memory)
 
     def _check_groups(self) -> None:
-        """Raises UserError if seeds are to be vmapped (--seeds_at_once) and can not."""
+        """Raises UserError if seeds are to be vmapped (--seeds_at_once) and cannot be."""
         if self.num_vmapped == 1:
             return
         config, processes = self.prepared.config, multi_process.count()

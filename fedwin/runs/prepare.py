@@ -97,11 +97,11 @@ class PreparedRun:
       initial: seed -> the parameters from another run; {} without --init_from.
       stopping_rule: ends seeds early (--early_stopping), or None.
       evaluated: seed -> 'seen' and 'unseen' -> clients to evaluate on their own examples; {} without --eval_clients.
-      personalizers: which adapt models to these clients.
+      personalizers: those that adapt models to these clients.
       privacy: the guarantee of a private run (--wrap=dp), or None.
       local_work: the share of their local steps that clients take; None: all of them.
       clock: the simulated clock, or None.
-      changes: of the clients' examples, and of test examples over rounds.
+      changes: changes of the clients' examples, and of test examples over rounds.
     """
 
     config: Config
@@ -184,7 +184,7 @@ class PreparedRun:
         return communication(self.algorithm, self.shapes.params, store, n_max, self.shapes.stats)
 
     def probe(self, strategy: Strategy) -> Callable:
-        """Returns (read-outs, test batches, with --eval_val and held-out ones) -> read-out -> metric -> value."""
+        """Returns (read-outs, test batches, with --eval_val also held-out ones) -> read-out -> metric -> value."""
         network, measure, validated = (self.model, self.normalize), evaluate.measure_of, None
         tested = [evaluate.make_probe(*network, measure(self.dataset, by_class=self.config.imbalance > 1), strategy)]
         if self.config.eval_val:
@@ -321,7 +321,7 @@ def _check_private(around: list[wrappers.Wrapper], attack: Attack, aggregator: A
         )
     if attack.corrupt is not None and attack.count:
         raise UserError(
-            f"attack={attack.name}: attackers send steps of any size, which --wrap=dp can not account for; "
+            f"attack={attack.name}: attackers send steps of any size, which --wrap=dp cannot account for; "
             f"set --attack=label_flip, or omit one of the two."
         )
 

@@ -109,7 +109,7 @@ class Program:
         Args:
           run: its state before the first round.
           slots: rows of the table in the state.
-          checkpoints: of the seed; process 0 puts files of rows and windows next to them.
+          checkpoints: checkpoints of the seed; process 0 puts files of rows and windows next to them.
         """
         clients, strategy = self.prepared.setting.num_clients, self.strategy
 

@@ -82,7 +82,7 @@ def run(
         with signals.watched_call():
             return _run(config, quiet, dataset, model, on_eval)
     except signals.Interrupted as error:
-        # Where it was is of no interest.
+        # Where the signal arrived is of no interest.
         raise error.with_traceback(None) from None
 
 
@@ -303,7 +303,7 @@ def measure_requirements(
 
     Args:
       rounds: maximum number of rounds to time.
-      seconds: what takes long is not timed again so many seconds after the data were read.
+      seconds: what takes long is not timed again once this many seconds have passed since the data were read.
 
     Raises:
       UserError: `fedwin.run` would reject the run, or it does not fit.
@@ -384,7 +384,7 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     elif identity.fingerprint != config_file.identity.fingerprint:
         before = config_file.identity
         with_model = dataclasses.replace(before, environment=before.environment | of_model)
-        # The only difference: other versions of jax may trace the same network otherwise.
+        # The only difference: other versions of jax may trace the same network differently.
         if "model" in before.environment and with_model.fingerprint == identity.fingerprint:
             raise UserError(f"out_dir={directory} had another object as model={config.model}; use another --out_dir.")
         say(f"note: {identity.differences(before)}; the numbers of {directory} may differ from now on.")

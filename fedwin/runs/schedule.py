@@ -82,7 +82,7 @@ class Schedule:
         return sum(self.evaluated(after) for after in range(completed + 1, self.num_rounds + 1))
 
     def describe(self, first: int = 0) -> str:
-        """Returns how often a seed is evaluated that starts after `first` rounds, '50 rounds with 12 evaluations'."""
+        """Returns how often a seed that starts after `first` rounds is evaluated: '50 rounds with 12 evaluations'."""
         count = f"{self.num_rounds:,} round{'s' if self.num_rounds > 1 else ''} with {1 + self.evaluations(first):,}"
         last = min(self.final_evals, self.num_rounds)
         if self.eval_every == 1:
@@ -97,7 +97,7 @@ class Schedule:
         return self.checkpoint_every > 0 and completed % self.checkpoint_every == 0
 
     def dispatch_end(self, completed: int, most: int) -> int:
-        """Returns the round at which the dispatch ends that starts after `completed` rounds.
+        """Returns the round at which the dispatch that starts after `completed` rounds ends.
 
         Dispatches also end on multiples of rounds_per_dispatch: the size that a dispatch is padded to then depends on
         the round alone, and a resumed run computes the same bits.
@@ -234,7 +234,7 @@ class Attendance:
     """Counts the clients of a seed's rounds and their bytes, where the number or the arrival of clients varies.
 
     Args:
-      cohorts: of the seed.
+      cohorts: cohorts of the seed.
       bytes_per_client: bytes that a client receives and sends in a round.
       saved: `state` of the checkpoint that the seed continues from; None without one.
       before: bytes that clients received and sent until then.
@@ -276,8 +276,8 @@ class Attendance:
     def evaluated(self, completed: int) -> dict[str, Any]:
         """Returns the attendance fields of an evaluation.
 
-        They are empty rounds so far, and the sizes of cohorts since the last one; of an asynchronous run the updates
-        dropped so far, and mean and greatest staleness since the last one.
+        They are the empty rounds so far and the sizes of cohorts since the last evaluation; for an asynchronous run,
+        the updates dropped so far and the mean and greatest staleness since then.
         """
         self._advance(completed)
         sizes, self._sizes, staleness, self._staleness = self._sizes, [], self._staleness, []

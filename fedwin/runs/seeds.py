@@ -190,7 +190,7 @@ class SeedRunner:
         checkpoints: Checkpoints | None = None,
         rows: ClientTable | None = None,
     ) -> Journal:
-        """Returns the journal of a seed that has completed some rounds; `saved` as StartingState.extra."""
+        """Returns the journal of a seed that has completed some rounds; `saved` as in StartingState.extra."""
         prepared, attendance, counts = self.program.prepared, None, saved.get("attendance", {})
         (down, up), sampler = prepared.bytes_per_client, cohorts.sampler
         before = saved["bytes"] if saved else (0, 0)

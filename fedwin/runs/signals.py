@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: finish the current dispatch, save, and exit; a second Ctrl-C exits immediately.
 
 Python's own signal handlers wait until XLA returns. A thread that reads the wake-up descriptor receives a signal
-immediately, also during a dispatch or a compilation.
+immediately, even during a dispatch or a compilation.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class Watch:
         self._lock = threading.Lock()
 
     def handle(self, number: int, frame: object) -> None:
-        """Does nothing: the handler of Python, without which the system's default would end the process."""
+        """Does nothing: Python's handler, without which the system's default would end the process."""
 
     def listen(self, reader: socket.socket) -> None:
         """Receives the numbers of signals from a socket until its other end is closed."""

@@ -106,7 +106,7 @@ class FileSource(NamedTuple):
     """A file of parameters, as --init_from names it: FILE or FILE:map=names.json,layout=torch,part=PART.
 
     Attributes:
-      part: as of Source.
+      part: as in Source.
       map: a JSON file with names, or None.
       layout: 'auto', 'jax' or 'torch'.
     """
@@ -203,7 +203,7 @@ def _seed_of(source: Source, seed: int) -> int:
         raise UserError(f"init_from: {folder} can't be read ({error.strerror}); check the path.") from error
     if seed not in seeds and len(seeds) != 1:
         available = ", ".join(map(str, seeds)) or "none"
-        raise UserError(f"init_from: {folder} has no seed {seed}, and not exactly one; available: {available}.")
+        raise UserError(f"init_from: {folder} has no seed {seed}, and not just one seed; available: {available}.")
     return seed if seed in seeds else seeds[0]
 
 
@@ -354,7 +354,7 @@ def accounted(config: Config, privacy: Privacy | None, federations: dict[int, Fe
     the same it would draw the same cohorts and noise again. Otherwise the guarantee says that it counts one run alone.
 
     Args:
-      privacy: the guarantee of the run's own rounds; None of a run that is not private.
+      privacy: the guarantee of the run's own rounds; None for a run that is not private.
 
     Raises:
       UserError: a fork whose account can't be continued, or a start from a model that was trained on the same clients

@@ -37,7 +37,7 @@ TIMED_CLIENTS = 100
 
 
 def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
-    """Returns the plan of a run without timing; of 'auto' that which needs the least memory.
+    """Returns the plan of a run without timing; for 'auto', the one that needs the least memory.
 
     A resumed run keeps its `previous` strategy (of config.json), if this machine has the devices for it.
     """
@@ -53,7 +53,7 @@ def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
 
 
 def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> RunPlan:
-    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'; arguments as of `planned`."""
+    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'; arguments as for `planned`."""
     previous = multi_process.broadcast_object(previous)
     if previous is not None:
         return planned(plan.prepared, previous)
@@ -64,7 +64,7 @@ def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> R
 
 
 def candidates(clients: int, devices: int) -> list[str]:
-    """Returns the strategies to time for cohorts of `clients` on so many devices."""
+    """Returns the strategies to time for cohorts of `clients` on a number of devices."""
     names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
     if multi_process.count() > 1:
         names = []
@@ -147,7 +147,7 @@ class Timing(NamedTuple):
     timed: str = "whole rounds"
 
     def expected(self, schedule: Schedule, completed: list[int]) -> float:
-        """Returns the seconds that remain when each seed has completed so many rounds."""
+        """Returns the seconds that remain when each seed has completed a number of rounds."""
         if all(done >= schedule.num_rounds for done in completed):
             return 0.0
         rounds = sum(max(schedule.num_rounds - done, 0) for done in completed)
@@ -162,7 +162,7 @@ class Timing(NamedTuple):
 
 
 class PartialCohorts:
-    """The cohorts of a seed with some of their clients; the others are skipped as those that do not answer.
+    """The cohorts of a seed with some of their clients; the others are skipped, like clients that do not answer.
 
     Args:
       source: the whole cohorts.
@@ -209,7 +209,7 @@ class TimedRun:
         self.slots = program.plan.slots(self.schedule.longest)
         self.examples, self.test = examples, program.evaluation_data(self.seed)
         drawn = program.prepared.cohorts(self.seed, self.schedule, program.strategy)
-        # Clients that are vmapped are computed though they do not take part.
+        # Vmapped clients are computed even if they do not take part.
         self._partial = PartialCohorts(drawn, program.strategy.num_devices) if program.strategy.chunk == 1 else None
         self.cohorts: CohortSource = self._partial or drawn
         self._group: GroupInputs | None = None
@@ -254,9 +254,9 @@ class TimedRun:
         return self
 
     def timing(self, created: float, rounds: int, seconds: float) -> Timing:
-        """Times dispatches of at most so many rounds until so many seconds have passed since the time `created`.
+        """Times dispatches of at most `rounds` rounds until `seconds` have passed since the time `created`.
 
-        What takes long is not timed again when they have. Of rounds of a second or more, the local steps of one client
+        What takes long is not timed again when they have. For rounds of a second or more, the local steps of one client
         per device are timed, where clients are not vmapped.
         """
         if self._partial is not None:
@@ -297,10 +297,10 @@ class TimedRun:
         return nobody + min(of_step) * float(np.mean([partial.steps(solver, round) for round in rounds]))
 
     def time_dispatch(self, most: int, evaluated: bool = False) -> tuple[int, float]:
-        """Runs a dispatch of at most so many rounds, and evaluates the model after the last if `evaluated`.
+        """Runs a dispatch of at most `most` rounds, and evaluates the model after the last if `evaluated`.
 
         Returns:
-          Its rounds, and its seconds without compilation, which is added to `compiling`.
+          The number of its rounds, and its seconds without compilation, which is added to `compiling`.
         """
         first = self._completed % self.schedule.num_rounds  # short runs start again
         end = self.cohorts.schedule.dispatch_end(first, most)

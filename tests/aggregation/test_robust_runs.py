@@ -87,7 +87,7 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
     "changes, words",
     [
         ({"attack": "none"}, "aggregate=median: --wrap=dp accounts for a sum of the clients' steps"),
-        ({"aggregate": "mean"}, "attack=sign_flip: attackers send steps of any size, which --wrap=dp can not account"),
+        ({"aggregate": "mean"}, "attack=sign_flip: attackers send steps of any size, which --wrap=dp cannot account"),
         ({"aggregate": "mean", "attack": "label_flip"}, None),
     ],
 )
