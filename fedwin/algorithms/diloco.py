@@ -54,7 +54,7 @@ class Worker(NamedTuple):
 
 
 def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) -> local.Solver:
-    """Returns a solver of plain SGD with AdamW or Muon, which decay weights themselves; arguments as of `diloco`.
+    """Returns a solver of plain SGD with AdamW or Muon, which decay weights themselves; arguments as for `diloco`.
 
     Raises:
       UserError: the solver already has another optimizer.
@@ -70,7 +70,7 @@ def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) ->
 
 
 def fragments_of(params, fragments: int, pattern: str) -> list[int]:
-    """Returns the fragment of each leaf of the parameters; arguments as of `diloco`.
+    """Returns the fragment of each leaf of the parameters; arguments as for `diloco`.
 
     Layers are the model's top-level modules in the order of their names, with numbers in names compared as numbers.
 

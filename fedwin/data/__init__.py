@@ -120,7 +120,7 @@ def make_partition(
         (`natural`, `csv`), and for 100 otherwise.
       seed: the partition seed, >= 0.
       allow_empty: whether clients without examples are allowed.
-      imbalance: ratio of the largest class to the smallest in what is split, as of `long_tail`; 1: all examples.
+      imbalance: ratio of the largest class to the smallest in what is split, as in `long_tail`; 1: all examples.
 
     Raises:
       UserError: unknown name or parameter, impossible numbers, or a client without examples.

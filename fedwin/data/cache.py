@@ -25,7 +25,7 @@ from fedwin.errors import UserError
 from fedwin.files import make_private, parse_json, unsafe
 
 FORMAT = 1
-# Images are written in chunks of so many.
+# Images are written in chunks of this many.
 CHUNK = 256
 # Incomplete caches of this age, in seconds, are removed.
 ABANDONED = 24 * 3600

@@ -26,8 +26,8 @@ class Changes(NamedTuple):
     """The shift of each client and the drift over rounds.
 
     Attributes:
-      shift: of the clients' inputs, or None.
-      drift: of all examples, or None.
+      shift: shift of the clients' inputs, or None.
+      drift: drift of all examples, or None.
       text: both choices; '' without any.
     """
 
@@ -90,7 +90,7 @@ class Changes(NamedTuple):
           clients: their numbers.
           round: 0-based.
           most: number of each client's first examples; None: all.
-          among: places in part.order of the only examples, int [n]; None: all.
+          among: places in part.order of the only examples to yield, int [n]; None: all.
           first: as for `of_client`.
         """
         wanted = np.ones(len(part.order), bool) if among is None else np.isin(np.arange(len(part.order)), among)

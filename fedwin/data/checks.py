@@ -153,7 +153,7 @@ def check_task(labels, task: str | None, where: str) -> str:
 
 
 def _remedy(labels: np.ndarray) -> str:
-    """Returns what makes labels [N] of a column, of one-hot rows or of other rows of two values; '' for others."""
+    """Returns how to make labels [N] from a column, one-hot rows or other rows of two values; '' for others."""
     if labels.ndim != 2 or not labels.size or labels.dtype.kind not in "biuf":
         return ""
     if labels.shape[1] == 1:

@@ -20,7 +20,7 @@ from fedwin.errors import UserError
 # `feature_digest` reads only ROWS rows of features larger than WHOLE_BYTES, so that it is no slower than opening them.
 WHOLE_BYTES = 64 << 20
 ROWS = 256
-# It reads images in pieces of at most so many bytes.
+# It reads images in pieces of at most this many bytes.
 PIECE_BYTES = 64 << 20
 
 
@@ -48,7 +48,7 @@ class ExampleSource:
 
     Args:
       features: name -> array, memory map or Images, all of the same length.
-      threads: number of decoding threads, by default that of the cores. They run in parallel
+      threads: number of decoding threads, by default one per core. They run in parallel
         because Pillow and file reads release the interpreter lock.
 
     Raises:
@@ -213,7 +213,7 @@ def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
 
 
 def decode_whole(item: Item, channels: int | None = None) -> np.ndarray:
-    """Decodes an image as uint8 [H, W, channels]; channels None: 1 for gray images, else 3; errors as of `decode`."""
+    """Decodes an image as uint8 [H, W, channels]; channels None: 1 for gray images, else 3; errors as in `decode`."""
     pixels = np.asarray(open_image(item, channels), np.uint8)
     return pixels.reshape(*pixels.shape[:2], -1)
 

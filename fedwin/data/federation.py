@@ -48,7 +48,7 @@ class Store(NamedTuple):
         Returns:
           The core.Client. Its index has n_max entries; the first `size` are valid.
         """
-        # Rows exist: without a test of their sign.
+        # Rows exist, so their sign is not tested.
         at = lambda leaf, k: jnp.asarray(leaf).at[k].get(mode="promise_in_bounds", wrap_negative_indices=False)
         begin = at(self.offset, row)
         size = jnp.where(present, at(self.offset, row + 1) - begin, 0)

@@ -33,7 +33,7 @@ def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:
     """
     classes, name = dataset.num_classes, dataset.name
     if dataset.task != "classification" or classes < 2:
-        raise UserError(f"imbalance={factor:g} needs a classification of two classes or more; '{name}' is none.")
+        raise UserError(f"imbalance={factor:g} needs a classification of two classes or more; '{name}' is not one.")
     labels, kept = np.asarray(dataset.train["y"]), []
     for c in range(classes):
         count = most_of_class(len(labels), classes, factor, c)
@@ -51,7 +51,7 @@ def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed:
         train = {name: np.asarray(values)[rows] for name, values in dataset.train.items() if name != "x"}
         split = build(choice, dataclasses.replace(dataset, train=train, natural=None), num_clients, seed)
         if len(lost := np.setdiff1d(train["y"], train["y"][split.order])):
-            text = f"imbalance={factor:g}: the partition leaves all examples of class {lost[0]} out"
+            text = f"imbalance={factor:g}: the partition leaves out all examples of class {lost[0]}"
             warnings.warn(f"{text}; other clients or another --partition_seed may have some.", stacklevel=3)
         return split._replace(order=rows[split.order].astype(np.int32))
     split = build(choice, dataset, num_clients, seed)

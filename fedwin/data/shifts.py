@@ -42,7 +42,7 @@ class Shift(NamedTuple):
 
             level_k = largest k / K (rising), largest u_k (drawn);   u_k ~ U[0, 1), or U[-1, 1) if signed
 
-        Levels that are drawn for fewer clients are the first of those for more; those of another `who` are others.
+        Levels that are drawn for fewer clients are the first of those for more; another `who` has other levels.
         """
         keys = generator(seed, "client shift", who, "keys").integers(1 << 32, size=(count, 2), dtype=np.uint32)
         share = generator(seed, "client shift", who).random(count)
@@ -136,7 +136,7 @@ def rotation(*, degrees: Annotated[float, Range(0, 180, open_least=True)] = 45.0
 
 @SHIFTS.register("color")
 def color(*, strength: PositiveShare = 0.5, levels: Levels = "drawn") -> Shift:
-    """Gain of every color channel c, as of another camera: x_c <- (1 + level_k u_kc) x_c, u_kc ~ U[-1, 1).
+    """Gain of every color channel c, as from another camera: x_c <- (1 + level_k u_kc) x_c, u_kc ~ U[-1, 1).
 
     Args:
       strength: the largest level.

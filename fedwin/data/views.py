@@ -47,7 +47,7 @@ class View:
 
 
 def with_views(c: core.Client, by, changes: Mapping[str, Callable]) -> core.Client:
-    """Returns a client that reads its examples changed: feature -> change, and `by`, as of View."""
+    """Returns a client that reads its examples changed: feature -> change, and `by`, as in View."""
     same = lambda values, rows, by: values
     views = {name: View(values, c.index, by, changes.get(name, same)) for name, values in c.examples.items()}
     return c._replace(index=jnp.arange(len(c.index), dtype=c.index.dtype), examples=views)

@@ -150,7 +150,7 @@ def test_a_long_tail_is_drawn_before_any_partition(partition, clients):
 
 
 def test_a_class_that_the_partition_of_a_tail_leaves_out_is_said():
-    with pytest.warns(UserWarning, match="imbalance=400: the partition leaves all examples of class 8 out"):
+    with pytest.warns(UserWarning, match="imbalance=400: the partition leaves out all examples of class 8"):
         long_tailed("dirichlet:alpha=0.1", 20, 400.0)
 
 

@@ -28,7 +28,7 @@ def power_law(
 
     Args:
       classes: number of classes per client s, <= C.
-      least: examples that a client has of each of its classes at least.
+      least: least number of examples that a client has of each of its classes.
       sigma: standard deviation of log z; 0 gives equal shares.
 
     Raises:

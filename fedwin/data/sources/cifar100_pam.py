@@ -80,7 +80,7 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
             raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
         sides, verified = draw_clients(cifar100, seed), cifar100.verified
     (train, natural), (test, part) = sides
-    # Both sides are numbered from 0, but test clients are others: equal ids would stand for the same client.
+    # Both sides are numbered from 0, but test clients are different ones: equal ids would stand for the same client.
     ids = np.asarray(part.ids)
     sides = [(train, natural), (test, part._replace(ids=np.char.add(np.array("test_", ids.dtype.kind), ids)))]
     fields = {"mean": mean, "std": std, "class_names": cifar_names.FINE, "verified": verified}

@@ -41,7 +41,7 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
 
 
 def load(name: str, data_dir, patterns: tuple[str, ...], source: str, **described) -> Dataset:
-    """Loads ten classes of images from four files; arguments as of `idx.read`, and further fields of the Dataset."""
+    """Loads ten classes of images from four files; arguments as for `idx.read`, and further fields of the Dataset."""
     found = read(name, data_dir, patterns, file_names(), source)
     return Dataset(name, *pack(found, file_names(), 10), 10, verified=verify(found.values(), name), **described)
 

@@ -63,13 +63,13 @@ def shakespeare_plays(
 ) -> Dataset:
     """37 plays: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
-    The first part of every play trains and the rest tests. With fewer clients than plays, a client holds several whole
-    plays, dealt in an order drawn with the seed.
+    The first part of every play is for training and the rest for testing. With fewer clients than plays, a client holds
+    several whole plays, dealt in an order drawn with the seed.
 
     Args:
       data_dir: folder of the plays, or a parent of it.
       clients: number of clients, at most that of the plays.
-      test_share: share of each play that tests.
+      test_share: share of each play that is for testing.
 
     Raises:
       UserError: fewer plays than clients.

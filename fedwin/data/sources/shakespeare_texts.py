@@ -110,7 +110,7 @@ def texts_of_plays(location: pathlib.Path) -> dict[str, str]:
 def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, str]]:
     """Splits role -> text to (training text, test text) by LEAF's rule.
 
-    Of n windows the first 0.8 n train and the last n - 0.8 n - 79 test.
+    Of n windows the first 0.8 n are for training and the last n - 0.8 n - 79 for testing.
     """
     result = {}
     for role, text in texts.items():

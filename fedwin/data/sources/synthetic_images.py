@@ -24,7 +24,7 @@ NO_FILES = "no files needed"
 
 
 class Shape(NamedTuple):
-    """Images of a stand-in, as of its original; mean and deviation as of Dataset."""
+    """Images of a stand-in, in the form of its original's; mean and deviation as in Dataset."""
 
     side: int
     channels: int
@@ -270,7 +270,7 @@ def cifar100_pam(
     per_client: PositiveInt = 100,
     seed: NonNegativeInt = 0,
 ) -> Dataset:
-    """Images like those of CIFAR-100, held by Pachinko clients; test clients are others.
+    """Images like those of CIFAR-100, held by Pachinko clients; test clients are different ones.
 
     Args:
       test_clients: number of test clients.

@@ -22,7 +22,7 @@ TRAIN = 354
 def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
     """Progress of diabetes in a year (25 to 346) from ten measurements of 442 patients; reads no data_dir.
 
-    x float32 [N, 10], standardized when used; a random fifth, the same in every run, is tested on.
+    x float32 [N, 10], standardized when used; a random fifth, the same in every run, is the test set.
 
     Args:
       standardize: whether y is in standard deviations from the mean, both of the training examples.
@@ -66,7 +66,7 @@ def california_like(
 
     Args:
       features: length of x.
-      correlation: r, of neighboring features.
+      correlation: r, the correlation of neighboring features.
       noise: standard deviation of the noise.
 
     Example:

@@ -71,7 +71,7 @@ def tfds(
     if builder.name == "emnist" if transpose is None else transpose:
         for side in (train_side, test_side):
             if side["x"].ndim < 3:
-                raise UserError(f"tfds: transpose=true exchanges axes of images; '{x}' of '{builder.name}' is none.")
+                raise UserError(f"tfds: transpose=true exchanges axes of images; '{x}' of '{builder.name}' is not one.")
             side["x"] = np.ascontiguousarray(side["x"].swapaxes(1, 2))
     return Dataset(
         f"tfds_{builder.name}",
