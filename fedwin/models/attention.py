@@ -128,7 +128,7 @@ class SelfAttention(nn.Module):
 class Block(nn.Module):
     """x <- x + attention(norm1(x));  x <- x + down(GELU(up(norm2(x)))), with 4 width neurons in between.
 
-    12 width^2 + 13 width parameters; attributes as of `SelfAttention`.
+    12 width^2 + 13 width parameters; attributes as in `SelfAttention`.
     """
 
     heads: int

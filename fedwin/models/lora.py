@@ -102,7 +102,7 @@ def lora(
       alpha: scale of the corrections.
       part: the adapted layers: 'features' (all dense and recurrent layers but the classifier), 'all', 'classifier', or
         names of layers or of the modules around them, joined by '-', such as query-value or block1.
-      full: 'classifier': the classifier is trained itself, with its bias; 'none'.
+      full: 'classifier' trains the classifier itself, with its bias; or 'none'.
 
     Raises:
       UserError: when a name in `part` has no dense layers, the network no classifier, or a frozen leaf no values.

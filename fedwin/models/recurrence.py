@@ -18,7 +18,7 @@ def _gates(z):
 
 
 def _loop(loop, *operands):
-    """Returns loop(*operands): of float32 on a CPU, by one call of compiled code for all time steps, if there is any.
+    """Returns loop(*operands): for float32 on a CPU, by one call of compiled code for all time steps, if there is any.
 
     Args:
       loop: `_hidden_states`, `_factors` or `_gates_gradient`, from whose derivatives those of the call come.

@@ -135,7 +135,7 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
 
 
 def from_functions(functions: NetworkFunctions, sample_batch, num_classes, classifier_path, name: str) -> Model:
-    """Returns the Model of pure functions that may consist of haiku modules; arguments as of `from_haiku`.
+    """Returns the Model of pure functions that may consist of haiku modules; arguments as for `from_haiku`.
 
     Raises:
       UserError: when the functions cannot be traced on sample_batch, or do not return num_classes logits.

@@ -1,4 +1,4 @@
-"""conv_general_dilated, a replacement of lax's convolution, and Conv, the flax layer that uses it."""
+"""conv_general_dilated, a replacement for lax's convolution, and Conv, the flax layer that uses it."""
 
 from collections.abc import Callable
 

@@ -5,8 +5,8 @@
 `onednn.cc` calls oneDNN's primitives for the values and for both gradients, and has the loops of
 `fedwin.models.recurrence` and `fedwin.models.group_norm`. It is compiled on first use into the user's cache directory,
 with the headers of jaxlib and of oneDNN 3, which the extra `cpu` installs (packages `onednn-cpu-gomp` and
-`onednn-devel-cpu-gomp`). Programs that call it are cached by jax like any others. Without oneDNN or a C++ compiler, all
-is XLA's, and `status` states the reason.
+`onednn-devel-cpu-gomp`). Programs that call it are cached by jax like any others. Without oneDNN or a C++ compiler, XLA
+computes all of it, and `status` states the reason.
 
 FEDWIN_ONEDNN=off in the environment leaves all to XLA; FEDWIN_ONEDNN=cached uses a library that exists, and compiles
 none.

@@ -74,7 +74,7 @@ def read(path: str | os.PathLike) -> ArrayFile:
     """Reads a file, .npz, .safetensors, .pt or .pth; nothing in it is executed.
 
     Raises:
-      UserError: the file is missing, damaged or of another kind, contains other things than arrays of numbers, or the
+      UserError: the file is missing, damaged or of another kind, contains anything other than arrays of numbers, or the
         package safetensors is missing.
     """
     path = pathlib.Path(path)

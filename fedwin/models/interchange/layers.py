@@ -35,7 +35,7 @@ class Layer(NamedTuple):
     """A layer with parameters.
 
     Attributes:
-      channels: of the feature map that was flattened to the layer's input; 0 for any other input.
+      channels: channels of the feature map that was flattened to the layer's input; 0 for any other input.
     """
 
     kind: str

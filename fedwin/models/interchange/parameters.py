@@ -186,7 +186,7 @@ def _in_own_layout(own: str, value: np.ndarray, layer: Layer) -> np.ndarray:
         # Positions of a flattened map: the last axis of a dense layer's weight, the only one of a norm's.
         if value.shape[-1] % layer.channels:
             raise UserError(
-                f"init_from: the {value.shape[-1]} inputs of '{own}' are no flattened map of {layer.channels} "
+                f"init_from: the {value.shape[-1]} inputs of '{own}' are not a flattened map of {layer.channels} "
                 f"channels; convert the file, and write layout=jax."
             )
         value = value.reshape(*value.shape[:-1], layer.channels, -1).swapaxes(-1, -2).reshape(value.shape)

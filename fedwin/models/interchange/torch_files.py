@@ -40,7 +40,7 @@ def read(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str
     """Reads a state dict, a dictionary of tensors: (name -> array, '').
 
     Raises:
-      UserError: damaged, in the format before PyTorch 1.6, or anything else than a dictionary of tensors.
+      UserError: damaged, in the format before PyTorch 1.6, or anything other than a dictionary of tensors.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -108,14 +108,14 @@ class _StateDictUnpickler(pickle.Unpickler):
     def persistent_load(self, pid):
         kind, storage_type, key, _, _ = pid
         if kind != "storage" or not isinstance(storage_type, _StorageType):
-            raise pickle.UnpicklingError("it refers to something else than the storage of a tensor")
+            raise pickle.UnpicklingError("it refers to something other than the storage of a tensor")
         return np.frombuffer(self.storage(key), storage_type.dtype)
 
 
 def _tensor(storage, offset, size, stride, *_) -> np.ndarray:
     """Copies a tensor out of a storage, an array of one axis."""
     if not isinstance(storage, np.ndarray) or len(size) != len(stride):
-        raise pickle.UnpicklingError("it contains a tensor without storage")
+        raise pickle.UnpicklingError("it contains a tensor without a storage")
     if not all(type(number) is int and number >= 0 for number in (offset, *size, *stride)):
         raise pickle.UnpicklingError("the shape of a tensor is not made of numbers")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride)) if math.prod(size) else offset - 1
@@ -128,5 +128,5 @@ def _tensor(storage, offset, size, stride, *_) -> np.ndarray:
 def _parameter(data, *_) -> np.ndarray:
     """Returns the tensor of a parameter."""
     if not isinstance(data, np.ndarray):
-        raise pickle.UnpicklingError("it contains a parameter without tensor")
+        raise pickle.UnpicklingError("it contains a parameter without a tensor")
     return data

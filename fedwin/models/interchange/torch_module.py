@@ -49,7 +49,7 @@ def convert(model: Model, arrays: Mapping[str, Any], metadata: Mapping[str, Any]
     Args:
       arrays: name -> parameters and statistics, such as params.conv1.kernel.
       metadata: as `fedwin.export` writes it, with input_shape, input_dtype, mean and std.
-      path: of the file.
+      path: path of the file.
 
     Raises:
       UserError: the network has no PyTorch form.

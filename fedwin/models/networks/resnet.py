@@ -28,7 +28,7 @@ class Block(nn.Module):
 
     Attributes:
       norms: norms of the stem, first in a block, second in a block, of the shortcut: 'gn' or 'bn'.
-      bias: whether convolutions have one.
+      bias: whether convolutions have biases.
       shortcut: 'A' or 'B'.
     """
 
@@ -82,7 +82,7 @@ class ResNet(nn.Module):
       widths: channels of the stages; the stem has those of the first one.
       blocks: number of blocks of a stage.
       norm: key of NORMS.
-      bias: whether convolutions have one.
+      bias: whether convolutions have biases.
       shortcut: 'A' or 'B', see Block.
       odd_pool: whether the last pool is the 3x3 pool of stride 2 of the thesis.
       hidden: width of a dense layer before the classifier, 0 for none.
