@@ -18,7 +18,7 @@ from fedwin.sampling.drawing import cohort
 
 
 class Jobs(NamedTuple):
-    """What clients that are drawn together take.
+    """Time and work of clients that are drawn together.
 
     Attributes:
       seconds: from the start of each client to its arrival, float [n].
@@ -34,7 +34,7 @@ JobsOf = Callable[[int, int, np.ndarray], Jobs]
 
 
 class _Started(NamedTuple):
-    """A client in training; the first to arrive is the least, of those that arrive together the first that started."""
+    """A client in training, ordered by arrival; those that arrive together are ordered by their start."""
 
     arrives: float
     order: int
@@ -50,19 +50,19 @@ def asynchronous(
 ) -> Sampler:
     """Returns the sampler of an asynchronous server, whose round is a server step with the updates that it buffered.
 
-    `concurrency` clients are always in training, each from the model of the moment at which it started. A client that
-    arrives puts its update into the buffer; the server steps if that has `size` of them, and the next in line starts.
+    `concurrency` clients are always in training, each from the model that was current when it started. A client that
+    arrives puts its update into the buffer; the server steps once that has `size` of them, and the next in line starts.
     The line: the clients of uniform cohorts of `concurrency`, one cohort after the other, without those that are in
     training or in the buffer. If all clients take the same time and size = concurrency, steps are synchronous rounds.
 
     Args:
       num_clients: K.
-      size: updates of a server step.
+      size: updates per server step.
       concurrency: number of clients in training.
       max_staleness: greatest staleness of an update that is used; others are dropped.
       dropout: probability that a client brings no update; the next one starts when it would have arrived.
       timeout: least seconds until then.
-      jobs: what clients take.
+      jobs: time and work of clients.
 
     Raises:
       UserError: there are too few clients.
@@ -147,7 +147,7 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
       most: clients that take part.
       deadline: seconds after which the server waits no longer; 0: never.
       timeout: least seconds of a round with fewer clients than `most`, where there is no deadline.
-      jobs: what clients take.
+      jobs: time and work of clients.
     """
 
     def draw(seed: int, round: int) -> Draw:
@@ -164,7 +164,7 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
         return Draw(drawn.ids[first], importance, seconds=slowest, started=len(drawn.ids))
 
     least = 0 if deadline or sampler.dropout else min(most, sampler.smallest)
-    # A deadline is not counted: whom it leaves out depends on the seed, and on the messages of the algorithm.
+    # A deadline is not counted: which clients it leaves out depends on the seed, and on the messages of the algorithm.
     answering = lambda drawn: size_of_available(most, drawn, 1 - sampler.dropout)
     sizes = {round(sampler.expected): 1.0} if sampler.sizes is None else dict(enumerate(sampler.sizes))
     expected = float(sum(share * answering(size) for size, share in sizes.items()))

@@ -135,8 +135,8 @@ def states(seed: int, round: int, clients: np.ndarray, up: float, down: float) -
     up / (up + down).
 
     Args:
-      up: probability that a client that is not available is so in the next round.
-      down: probability that an available client is not so in the next round.
+      up: probability that a client that is not available becomes so in the next round.
+      down: probability that an available client becomes unavailable in the next round.
     """
     low, high = min(up, 1 - down), max(up, 1 - down)
     changes = up + down > 1
@@ -168,7 +168,7 @@ def markov(population: Population, *, up: PositiveShare, down: Share) -> Sampler
     Chains are independent and start in their stationary distribution, up / (up + down) available. If fewer than |S| are
     available, all of them take part. A state is a function of (seed, round, client), computed from the last rounds,
     1 / (1 - |1 - up - down|) on average, for as many candidates as it takes to find |S|: a run needs no state of the
-    sampler, and a round costs about |S| (up + down) / up times that many random numbers, whatever K.
+    sampler, and a round costs about |S| (up + down) / up times that many random numbers, whatever K is.
 
     Args:
       up: probability that a client that is not available becomes so.

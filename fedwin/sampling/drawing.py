@@ -125,14 +125,14 @@ def systematic(probabilities: np.ndarray, random: np.random.Generator) -> np.nda
 
 @SAMPLERS.register("weighted", paper=("madow1949theory", "horvitz1952generalization"), size="|S|")
 def weighted(population: Population) -> Sampler:
-    """|S| clients in proportion to their number of examples, each weighed by the inverse of its probability.
+    """|S| clients in proportion to their number of examples, each weighted by the inverse of its probability.
 
         P(i in S) = pi_i = min(1, c N_i),      aggregation weight  N_i (|S| / K) / pi_i      instead of N_i
 
     With weighting=samples the mean over the cohort is sum_{i in S} (p_i / pi_i) x_i, the Horvitz-Thompson estimator:
     its expectation is the mean over all clients, sum_i p_i x_i. With weighting=uniform, the weight is (|S| / K) / pi_i
     and the mean over the cohort is a ratio of two unbiased estimators, whose bias falls as 1 / |S|. Sums over the
-    cohort that are bookkeeping, such as SCAFFOLD's controls and FedDyn's s, are not reweighed.
+    cohort that are bookkeeping, such as SCAFFOLD's controls and FedDyn's s, are not reweighted.
 
     Source: Madow, On the Theory of Systematic Sampling, II, 1949, https://doi.org/10.1214/aoms/1177729988; Horvitz and
     Thompson, A Generalization of Sampling Without Replacement from a Finite Universe, 1952,
