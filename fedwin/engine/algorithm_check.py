@@ -102,7 +102,7 @@ def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.U
     if not isinstance(update.metrics, dict) or not all(isinstance(m, core.Mean) for m in update.metrics.values()):
         raise part.error("returns metrics that are not a dict of name -> core.mean(value, weight)")
     if "loss" in update.metrics and getattr(update.metrics["loss"].total, "shape", None) != ():
-        raise part.error("returns a loss that is no number; make it core.mean(number, weight)")
+        raise part.error("returns a loss that is not a number; make it core.mean(number, weight)")
     if not tree.is_empty(update.state) and tree.is_empty(row):
         raise part.error(
             "returns a state, but there is none to replace: give core.algorithm client_init=lambda params, id: ..., "

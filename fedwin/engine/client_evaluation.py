@@ -29,7 +29,7 @@ from fedwin.tree import PyTree
 PLAIN, PERSONAL = "client", "personal"
 # Added to the run's key, so that personalization draws no number that training draws.
 PERSONALIZATION_TAG = 0x70657273
-# Number of a client's first evaluation example: it has other noise than a training example.
+# Number of a client's first evaluation example: its noise differs from a training example's.
 EVALUATED = 1 << 30
 # What a step of the loop over batches costs besides its examples, in examples.
 STEP_COST = 8
@@ -64,7 +64,7 @@ def evaluated_clients(
       most as many of each as asked for.
 
     Raises:
-      UserError: the number is none, or clients have no examples to be evaluated on, or more than TEST_BYTES.
+      UserError: the number is not one, or clients have no examples to be evaluated on, or more than TEST_BYTES.
     """
     if text != "all" and not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
         raise UserError(f"eval_clients={text} must be 'all' or a number of clients, at least 1.")
@@ -156,8 +156,8 @@ class ProbeInputs(NamedTuple):
     Attributes:
       models: the evaluated models, leaves [M, ...]; the first is that of the algorithm.
       round: completed rounds, int32 [].
-      key: of the run.
-      examples: to evaluate on.
+      key: the run's key.
+      examples: evaluation examples.
       training: training examples; None where no client trains.
     """
 
@@ -180,10 +180,10 @@ class ClientProbe:
       batches: division of a client's evaluation examples.
       n_max: examples of the largest client.
       n_max_training: training examples of the largest client.
-      client_model: of the algorithm, or None.
-      personalizers: of the run.
+      client_model: the algorithm's, or None.
+      personalizers: the run's.
       strategy: how the clients of a block are executed; its chunk must be a number.
-      changes: of the clients' examples.
+      changes: changes of the clients' examples.
     """
 
     apply: Callable

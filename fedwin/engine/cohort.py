@@ -54,7 +54,7 @@ class StackedRow(NamedTuple):
 
     Attributes:
       state: row of the client table; () leaves it as it is.
-      message: of the client; zeros for padding.
+      message: the client's; zeros for padding.
     """
 
     state: PyTree

@@ -155,15 +155,15 @@ class VmappedDispatch(Dispatch):
     Leaves of the state have a leading axis L; cohorts are [R_max, L, C]; metrics and probes come back [R_max, L]. The
     seeds have completed the same number of rounds. The results of one seed do not depend on the others.
 
-    Inside the program, the number of rounds and the counts of windows have no axis L: by one index for all seeds, a
-    ring buffer is written in place; by one for each, XLA scatters. Where a method pushes to a window depending on what
-    it computes, all windows have one count per seed.
+    Inside the program, the number of rounds and the counts of windows have no axis L: with one index for all seeds, a
+    ring buffer is written in place; with one for each, XLA scatters. Where a method pushes to a window depending on
+    what it computes, all windows have one count per seed.
 
     Args:
-      *args: as of Dispatch.
+      *args: as for Dispatch.
       partitions_differ: whether clients hold different examples under different seeds; the index of the Store then has
         a leading axis L.
-      test_axes: axes of the seeds in the evaluation examples, as of jax.vmap.
+      test_axes: axes of the seeds in the evaluation examples, as for jax.vmap.
     """
 
     def __init__(self, *args, partitions_differ: bool, test_axes: PyTree = None):

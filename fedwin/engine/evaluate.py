@@ -91,7 +91,7 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, np.ndarray]:
     on access are decoded on all cores; the checksums of memory maps are verified where these are read as a whole.
 
     Args:
-      dataset: with the test examples.
+      dataset: the data set with the test examples.
       count: size of the sample; 0: all, or a warning and as many as fit.
 
     Returns:
@@ -318,7 +318,7 @@ def make_attack_probe(model, normalize: Callable, trigger, strategy: Strategy) -
     It is the share of the examples of other classes that the model takes for the target when they have the pattern.
 
     Args:
-      trigger: of the attack (aggregation.backdoor.Trigger).
+      trigger: the attack's (aggregation.backdoor.Trigger).
     """
 
     def measure(logits, batch):

@@ -21,7 +21,7 @@ class RunState(NamedTuple):
 
     Attributes:
       params: the server model's parameters.
-      stats: its statistics (BatchNorm's), () without.
+      stats: its statistics (BatchNorm's), () if it has none.
       state: the algorithm's server state.
       table: the clients' rows, tree of [K, ...].
       observers: name -> state.

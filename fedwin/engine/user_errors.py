@@ -26,7 +26,7 @@ class UserFunction(NamedTuple):
     """A function of an algorithm, written by a user.
 
     Attributes:
-      name: of the argument of core.algorithm.
+      name: name of the argument of core.algorithm.
       function: the function.
       takes: the arguments that it should take.
       returns: what it should return.
@@ -55,7 +55,7 @@ class UserFunction(NamedTuple):
           hint: appended to the message if the function raises.
 
         Raises:
-          UserError: the function does not take so many arguments, or raises.
+          UserError: the function does not take this many arguments, or raises.
         """
         keyless = isinstance(self.function, IgnoresKey)
         own = self.function.function if keyless else self.function
