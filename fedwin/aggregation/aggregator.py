@@ -1,7 +1,7 @@
 """The Aggregator: how the server combines the clients' steps y_i - x; `aggregated` applies one to an algorithm.
 
 The server gets the stacked messages (Phase.aggregate). In place of their weighted mean, the mean step of a message
-becomes what the aggregator returns for all steps of the cohort; the other parts of messages are summed as ever.
+becomes what the aggregator returns for all steps of the cohort; the other parts of messages are summed as usual.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Aggregator(NamedTuple):
     """How the clients' steps are combined.
 
     Attributes:
-      name: of the aggregator.
+      name: name of the aggregator.
       combine: (steps [C, d], weights [C], present bool [C]) -> [d], where a step is all parameters in one vector; step
         and weight of a client that is not present are 0. None: the algorithm's own weighted mean.
     """

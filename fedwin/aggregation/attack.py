@@ -31,7 +31,7 @@ class Attack(NamedTuple):
     """The change that attackers make to their steps or examples.
 
     Attributes:
-      name: of the attack.
+      name: name of the attack.
       count: number of attackers among all clients.
       corrupt: (core.MeanStep, PRNG key) -> core.MeanStep that is sent instead; None: the client's own.
       poison: (core.Client, whether it attacks) -> core.Client with the examples it trains on; None: its own.
@@ -66,7 +66,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
       clients: a fraction of all clients (a float), rounded to the nearest number, or the number (an integer).
 
     Raises:
-      UserError: when there are not so many clients, or a fraction is not one of them.
+      UserError: when there are fewer clients than that, or a fraction is rounded to none of them.
 
     Example:
       >>> number_of_attackers("sign_flip", 0.2, 100), number_of_attackers("sign_flip", 3, 100)
@@ -225,8 +225,8 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
 
         y <- C - 1 - y
 
-    All label counts that losses read (weighted softmax) are those of flipped labels, also the counts of the examples
-    that a client holds out for validation; evaluations on these use their own labels.
+    All label counts that losses read (weighted softmax) are those of flipped labels, including the counts of the
+    examples that a client holds out for validation; evaluations on these use their own labels.
 
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.

@@ -42,7 +42,7 @@ class Trigger(NamedTuple):
         if self.size > min(stored[:2]):
             raise UserError(f"backdoor: size={self.size} is more than images of {stored[0]} x {stored[1]} have.")
         if stored != seen:
-            raise UserError("backdoor: evaluation crops the corner off that has the pattern; omit size= of --augment.")
+            raise UserError("backdoor: evaluation crops off the corner that has the pattern; omit size= of --augment.")
 
 
 @ATTACKS.register("backdoor", paper=("gu2017badnets", "bagdasaryan2020backdoor"))
@@ -69,15 +69,15 @@ def backdoor(
 
     Args:
       target: the class.
-      share: of an attacker's examples that are poisoned; 0 is no attack.
+      share: share of an attacker's examples that are poisoned; 0 is no attack.
       size: side of the square in pixels.
       boost: factor of the steps that attackers send; the number of clients of a round over that of its attackers makes
         their mean the new model (model replacement).
       start: number of rounds before the attack.
-      stop: number of rounds until it ends, from when on attackers are honest; none: it does not.
+      stop: number of rounds until it ends, after which attackers are honest; none: it does not end.
 
     Raises:
-      UserError: when examples are no images or too small, there is no such class, or the attack ends before it starts.
+      UserError: when examples are not images or too small, there is no such class, or the attack ends before it starts.
 
     Source: Gu et al., BadNets: Identifying Vulnerabilities in the Machine Learning Model Supply Chain, 2017,
     https://arxiv.org/abs/1708.06733. Bagdasaryan et al., How To Backdoor Federated Learning, 2020,
@@ -92,7 +92,7 @@ def backdoor(
     """
     if setting.model is None or target >= setting.model.num_classes:
         classes = "no model says how many" if setting.model is None else f"there are {setting.model.num_classes}"
-        raise UserError(f"backdoor: target={target} is no class: {classes}; choose another one, counted from 0.")
+        raise UserError(f"backdoor: target={target} is not a class: {classes}; choose another one, counted from 0.")
     if stop is not None and stop <= start:
         raise UserError(f"backdoor: stop={stop} leaves no round after start={start}; set a larger number, or omit it.")
     if start >= (setting.most_rounds or math.inf):

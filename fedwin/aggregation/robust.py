@@ -90,7 +90,7 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
     Every client counts equally, whatever the algorithm's weights are; share=0 is the uniform mean.
 
     Args:
-      share: of the clients that is removed at either end.
+      share: share of the clients that is removed at either end.
 
     Raises:
       UserError: when `share` removes no client of a cohort although it is positive.
@@ -162,7 +162,7 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
 
 @AGGREGATORS.register("norm_bound", paper="sun2019can")
 def norm_bound(setting: core.Setting, *, norm: Positive) -> Aggregator:
-    """Weighted mean of the steps, every one of them cut to a norm by the server: attackers can't evade it.
+    """Weighted mean of the steps, each of them clipped to a norm by the server: attackers can't evade it.
 
         v = sum_i p_i d_i min(1, norm / ||d_i||),   d_i = y_i - x
 

@@ -104,11 +104,11 @@ def test_a_run_reports_success_for_every_read_out(tmp_path):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"attack": "backdoor:target=10"}, "backdoor: target=10 is no class: there are 10; choose another one"),
+        ({"attack": "backdoor:target=10"}, "backdoor: target=10 is not a class: there are 10; choose another one"),
         ({"attack": "backdoor:start=4,stop=4"}, "backdoor: stop=4 leaves no round after start=4"),
         ({"attack": "backdoor:start=9999"}, "backdoor: start=9999 is after the last of"),
         ({"attack": "backdoor:size=9"}, "backdoor: size=9 is more than images of 8 x 8 have"),
-        ({"attack": "backdoor", "augment": "crop_flip:size=6"}, "backdoor: evaluation crops the corner off"),
+        ({"attack": "backdoor", "augment": "crop_flip:size=6"}, "backdoor: evaluation crops off the corner"),
         ({"attack": "backdoor", "dataset": "shakespeare_synthetic", "model": "shakespeare_lstm"}, "needs images"),
         ({"attack": "backdoor:boost=2", "algorithm": "fednova"}, "attack=backdoor: clients of this algorithm send no"),
     ],
