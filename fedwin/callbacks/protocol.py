@@ -142,7 +142,7 @@ class RunCallbacks:
             listener(line)
         if not self._active:
             return False
-        # All of them, also after one that stops the seed.
+        # All of them, even after one that stops the seed.
         call = lambda: any([_called(callback, line) and callback.may_stop for callback in self.callbacks])
         stop = multi_process.run_on_all(call)
         return bool(multi_process.broadcast_object(stop)) and line["round"] < self.num_rounds

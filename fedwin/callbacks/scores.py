@@ -12,7 +12,7 @@ from fedwin.errors import escape
 NOTHING = "-"
 # Characters of a line on the terminal.
 WIDTH = 120
-# A column is not cut below so many characters.
+# A column is not cut below this many characters.
 NARROWEST = 8
 
 
@@ -21,19 +21,19 @@ Summary = dict[str, Any]
 Summaries = Mapping[str, Summary]
 # Kind of the figures over clients -> which model they are of; other kinds are personalizers.
 KINDS = {"client": "as it is", "personal": "clients' own models", "unseen": "as it is, new clients"}
-# The metric that comes first where a run has it: of classes, and of continuous labels.
+# The metric that comes first where a run has it: for classes, and for continuous labels.
 MAIN_METRICS = ("accuracy", "r2")
 # The figures over clients, which their metrics' names end in: client_accuracy_worst10.
 PERCENTILES = (5, 25, 50, 75, 95)
 FIGURES = ("mean", "weighted", "std", "worst10", "best10", *(f"p{p}" for p in PERCENTILES))
 # The metric of a backdoor.
 ATTACKED = "attack_success"
-# Words of metrics' names that are written otherwise.
+# Words of metrics' names that are written differently.
 WORDS = {"r2": "R2", "rmse": "RMSE"}
 
 
 def main_metric(metrics: Iterable[str]) -> str:
-    """Returns the metric that runs are ranked by: accuracy, or of continuous labels R^2."""
+    """Returns the metric that runs are ranked by: accuracy, or R^2 for continuous labels."""
     return next((name for name in MAIN_METRICS if name in metrics), MAIN_METRICS[0])
 
 
@@ -48,7 +48,7 @@ def title_of(metric: str) -> str:
 
 
 def is_lower(metric: str) -> bool:
-    """Whether lower values of a metric are better: of losses, errors, RMSE, spreads and the success of attacks."""
+    """Whether lower values of a metric are better: for losses, errors, RMSE, spreads and the success of attacks."""
     return metric.endswith("_std") or any(word in metric for word in ("loss", "error", "rmse", "attack"))
 
 
@@ -111,7 +111,7 @@ def final(summary: Summary, readout: str, metric: str) -> float | None:
 
 
 def evaluations(summary: Summary) -> int:
-    """Returns how many evaluations of a seed its means cover, of one that was not stopped early; 0 if all diverged."""
+    """Returns how many evaluations of a seed its means cover, for one that was not stopped early; 0 if all diverged."""
     counted = [entry for entry in summary["seeds"].values() if entry["last"] is not None]
     finished = [entry for entry in counted if "stopped_at" not in entry] or counted
     return max((entry["evaluations"] for entry in finished), default=0)
@@ -157,7 +157,7 @@ def averaged_rounds(summaries: Summaries) -> str:
 def summary_table(summaries: Summaries) -> str:
     """Returns a row per run and read-out: mean accuracy (%) and loss over the last rounds, and the final accuracy.
 
-    Of continuous labels it has R^2 and RMSE instead. With several seeds a mean is followed by the standard deviation
+    For continuous labels it has R^2 and RMSE instead. With several seeds a mean is followed by the standard deviation
     over them. A second table has the figures over clients of runs that have them (--eval_clients).
     """
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())

@@ -22,8 +22,8 @@ class StoppingRule(NamedTuple):
     A pure function of the evaluations: a resumed seed folds its earlier ones, and ends where it would have ended.
 
     Attributes:
-      metric: that decides: val_accuracy, val_loss ...
-      read_out: whose metric: model, wima50 ...
+      metric: metric that decides: val_accuracy, val_loss ...
+      read_out: read-out whose metric it is: model, wima50 ...
       init: () -> state before the first evaluation.
       update: (state, round, value) -> (state, whether the seed ends).
     """
@@ -49,13 +49,13 @@ def patience(
 ) -> StoppingRule:
     """Patience: no evaluation of the last `rounds` rounds is better than the best one before by more than min_delta.
 
-        t - t_best >= rounds,   t_best <- t where v_t > v_best + min_delta (of losses, v_t < v_best - min_delta)
+        t - t_best >= rounds,   t_best <- t where v_t > v_best + min_delta (for losses, v_t < v_best - min_delta)
 
     Args:
       rounds: rounds without an improvement after which the seed ends.
-      metric: that decides; of losses and RMSE lower values are better. The default needs --val_fraction and
+      metric: metric that decides; for losses and RMSE lower values are better. The default needs --val_fraction and
         --eval_val; a metric of the test examples (accuracy, loss) decides only if it is named.
-      read_out: whose metric.
+      read_out: read-out whose metric it is.
       min_delta: smallest improvement that counts.
 
     Source: Prechelt, Early Stopping - But When?, 1998, https://doi.org/10.1007/3-540-49430-8_3.
@@ -89,12 +89,12 @@ def patience(
 def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "model") -> StoppingRule:
     """Target: the metric has reached a value.
 
-        v_t >= value (of losses and RMSE, v_t <= value)
+        v_t >= value (for losses and RMSE, v_t <= value)
 
     Args:
-      value: that the metric reaches.
-      metric: that decides, as in `patience`.
-      read_out: whose metric.
+      value: value that the metric reaches.
+      metric: metric that decides, as in `patience`.
+      read_out: read-out whose metric it is.
 
     Example:
       >>> rule = target(value=0.6)
@@ -113,7 +113,7 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
 
     Args:
       eval_val: whether the run evaluates on held-out examples.
-      task: of the data set.
+      task: task of the data set.
 
     Raises:
       UserError: the choice is wrong, or evaluations do not have its metric: there are no classes or held-out examples.

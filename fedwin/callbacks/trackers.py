@@ -25,7 +25,7 @@ TRACKERS = Registry("tracker", rule="where evaluations are sent", builds=Callabl
 MLFLOW_LENGTH = 6000
 # Seconds that a tracker may take for a call, the import of its package and its own attempts to connect included.
 LIMIT = 120.0
-# Fields of an evaluation that are no numbers to draw.
+# Fields of an evaluation that are not numbers to plot.
 NOT_SCALARS = ("seed", "round", "cohort_sizes", "clients")
 # Fields of a seed's summary that trackers receive, besides the means of its last evaluations.
 OF_SUMMARY = (
@@ -43,7 +43,7 @@ class TrackedSeed(NamedTuple):
     """Identity of one seed's run, passed to a Tracker.
 
     Attributes:
-      name: of the tracker's run, the same when the seed resumes: directory, seed and start of the fingerprint.
+      name: name of the tracker's run, the same when the seed resumes: directory, seed and start of the fingerprint.
       group: name that the seeds of a run share, that of its directory.
       config: name -> value of all flags, the fingerprint and the seed.
     """
@@ -231,7 +231,7 @@ class Tracking:
 
     Attributes:
       trackers: choice -> Tracker.
-      directory: of the run.
+      directory: directory of the run.
       config: name -> value that the trackers' runs receive.
     """
 

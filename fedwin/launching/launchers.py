@@ -22,8 +22,8 @@ LAUNCHERS = Registry("launcher", rule="where runs are executed")
 class Launcher:
     """Executes jobs somewhere; this one has their commands printed."""
 
-    jobs = 0  # that run at a time
-    takes = 0  # most that it is given at a time, if not `jobs`; they outlive this process
+    jobs = 0  # how many run at a time
+    takes = 0  # most that it is given at a time, if not `jobs`; such jobs outlive this process
     pause = 0.5  # seconds between two looks at the jobs
     environment: dict[str, str | None] = {}  # variables of the jobs that differ from those of their machine
 
@@ -35,7 +35,7 @@ class Launcher:
         raise NotImplementedError
 
     def alive(self, ids: Collection[str]) -> set[str]:
-        """Returns those of the ids, also of an earlier process, whose jobs wait or run."""
+        """Returns those of the ids, including an earlier process's, whose jobs wait or run."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class Local(Launcher):
     def open(self, folder: pathlib.Path) -> None:
         folder.mkdir(exist_ok=True)
         self._errors = folder / "errors.log"
-        # Each part of a run advances: how often it is requeued is no matter.
+        # Each part of a run advances: how often it is requeued does not matter.
         self._executor = self._submitit.AutoExecutor(folder, cluster=self.cluster, slurm_max_num_timeout=10**6)
         self._executor.update_parameters(**self.parameters)
 
@@ -113,8 +113,8 @@ class Slurm(Local):
     Args:
       time: limit of a job, such as 20m, 2h, 1d; 90 seconds before it the run saves, and the job is requeued.
       array: jobs of an array that run at a time.
-      gpus: of a job.
-      cpus: of a job.
+      gpus: GPUs of a job.
+      cpus: CPUs of a job.
     """
 
     cluster, takes, pause = "slurm", 1000, 10.0  # Slurm's default of MaxArraySize is 1001
@@ -144,10 +144,10 @@ class Ray(Launcher):
     """Ray: tasks of a cluster that runs already; they end with this command, and the same one continues.
 
     Args:
-      address: of the cluster; auto: the one of this host.
-      jobs: most tasks at a time.
-      cpus: of a task.
-      gpus: of a task.
+      address: address of the cluster; auto: the one of this host.
+      jobs: maximum number of tasks at a time.
+      cpus: CPUs of a task.
+      gpus: GPUs of a task.
     """
 
     def __init__(
