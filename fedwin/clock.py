@@ -30,7 +30,7 @@ class Load(NamedTuple):
       down: bytes that each client receives.
       up: bytes that each client sends.
       trips: number of times that the server sends and waits in a round, phases of the algorithm.
-      round: in which the clients are drawn, 0-based.
+      round: the round in which the clients are drawn, 0-based.
     """
 
     steps: np.ndarray

@@ -107,7 +107,7 @@ class Cohort(NamedTuple):
     Attributes:
       ids: number of each client, int32; 0 in a place without one.
       present: which places have a client that takes part, bool; False for padding and for clients that drop out.
-      rows: of the store, int32.
+      rows: rows of the store, int32.
       slots: rows of the client table, int32; beyond its end in places without a client.
       importance: factors of the aggregation weights, float; None for 1.
       work: shares of the local steps that clients take, float32; None for all of them.
@@ -173,7 +173,7 @@ class MeanStep(Mean):
 
 
 class PartialStep(MeanStep):
-    """A MeanStep of some parameters, others in every round; it is 0 elsewhere.
+    """A MeanStep of some of the parameters, different ones in each round; it is 0 elsewhere.
 
     Wrappers that store what they do not send, or keep a part with the client, refuse it.
     """
@@ -375,7 +375,7 @@ class Setting(NamedTuple):
 
     @property
     def key(self):
-        """Not available: one compiled program serves all seeds, so builders know no key.
+        """Not available: one compiled program serves all seeds, so builders have no key.
 
         Raises:
           UserError: always.

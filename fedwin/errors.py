@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-# Characters that move a terminal's cursor, change its state or the direction of a text, and halves of pairs.
+# Characters that move a terminal's cursor, change its state or the direction of a text, and lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

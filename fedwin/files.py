@@ -147,7 +147,7 @@ def unsafe(path: str | os.PathLike) -> str | None:
 
 
 def _is_own_group(group: int, user: int) -> bool:
-    """Whether a group is the one of the user's name, which many systems make, without other members."""
+    """Whether a group has the user's name, as many systems make one for each user, and no other members."""
     with contextlib.suppress(KeyError):
         name, entry = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
         return entry.gr_name == name and {*entry.gr_mem} <= {name}
@@ -194,7 +194,7 @@ def read_verified(directory: pathlib.Path, name: str) -> bytes:
 
 
 def replace_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a text file atomically, as `replace_bytes`."""
+    """Writes a text file atomically, like `replace_bytes`."""
     replace_bytes(path, text.encode())
 
 
@@ -229,7 +229,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Writes a value that `json_value` accepts to a JSON file, atomically; raises StorageError as `replace_bytes`."""
+    """Writes a value that `json_value` accepts to a JSON file, atomically; raises StorageError like `replace_bytes`."""
     replace_text(path, json.dumps(json_value(value), indent=2) + "\n")
 
 

@@ -68,7 +68,7 @@ def set_up_processes() -> None:
 
 
 def use_cache(directory: str | os.PathLike) -> None:
-    """Stores compiled programs in a directory, fast ones too: a run has dozens of them."""
+    """Stores compiled programs in a directory, even those that compile fast: a run has dozens of them."""
     jax.config.update("jax_compilation_cache_dir", str(directory))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -105,10 +105,10 @@ def settings(precision: str) -> Iterator[None]:
 
     Products of float32 are exact float32 on every device, except with 'tf32'. Random numbers are the same under all
     environment variables and options of the user. JAX's checks for NaN, infinities and promotions are off: a run has
-    NaN in the place of what it does not compute, and finds a loss that is not finite by itself.
+    NaN in place of what it does not compute, and finds a loss that is not finite by itself.
 
     Args:
-      precision: of the run (--precision).
+      precision: the run's (--precision).
     """
     check_backend()
     options = (

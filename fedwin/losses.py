@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, Positive
 
-# continuous: whether the loss is one of continuous labels, whose runs are ranked by R^2.
+# continuous: whether the loss is for continuous labels, whose runs are ranked by R^2.
 LOSSES = Registry("loss", builds=Callable, continuous=False)
 
 
@@ -43,7 +43,7 @@ def nll(logits, labels, shares=None):
       shares: a [C], of a re-weighted softmax (thesis Eq. 15); 1 by default.
 
     Raises:
-      UserError: the labels are no classes.
+      UserError: the labels are not classes.
     """
     check_classes(labels, "cross-entropy", "set --loss=mse or huber")
     logits = tree.at_least_float32(logits)
@@ -86,7 +86,7 @@ def from_logits(model, per_example):
 
 def _require_network(model) -> None:
     if not callable(getattr(model, "apply", None)):
-        raise UserError(f"a loss needs a network, and model={model!r} is none; pass a fedwin.models.Model.")
+        raise UserError(f"a loss needs a network, and model={model!r} is not one; pass a fedwin.models.Model.")
 
 
 def with_term(base: Callable, model, term: Callable) -> Callable:

@@ -6,7 +6,7 @@ The solver (fedwin.local.Solver) then takes the step
     y <- y - lr * optimizer(direction + weight_decay * y) + displacement.
 
 The displacement is not scaled by the learning rate (the heavy-ball family uses it); it may be None. Everything else
-belongs into the direction.
+belongs in the direction.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def exponential(lr0: float, decay: float = 0.0):
 
     Args:
       lr0: rate of round 0.
-      decay: in [0, 1).
+      decay: decay per round, in [0, 1).
 
     Returns:
       int32 [] -> float [].
@@ -81,7 +81,7 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
     Args:
       lr0: rate of round 0.
       num_rounds: T.
-      share: of the rounds in which the rate falls, in (0, 1].
+      share: share of the rounds in which the rate falls, in (0, 1].
 
     Returns:
       int32 [] -> float [].
@@ -101,7 +101,7 @@ def warmup(schedule: Callable, num_rounds: int, share: float):
     Args:
       schedule: int32 [] -> float [].
       num_rounds: T.
-      share: of the rounds in which the rate rises, in (0, 1).
+      share: share of the rounds in which the rate rises, in (0, 1).
 
     Returns:
       int32 [] -> float [].

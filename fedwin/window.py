@@ -38,7 +38,7 @@ class Flat(NamedTuple):
     Attributes:
       pack: tree -> [P].
       unpack: [P] -> tree.
-      dtype: of the vectors.
+      dtype: dtype of the vectors.
       size: P.
     """
 
@@ -129,7 +129,7 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32, weighted: int = 0
     Args:
       size: length P of the vectors.
       sizes: window sizes W, each of which gets a running sum.
-      dtype: of the vectors.
+      dtype: dtype of the vectors.
       weighted: the largest window size of weighted means, which need no sum; 0 = none.
 
     Raises:
@@ -225,7 +225,7 @@ def weighted_mean(window: Window, weights):
 
     def add(age, total):
         vector = _read(window.ring, window.count - 1, len(window.sizes) + age, age)
-        # Behind a barrier the sum rounds alike wherever the vectors are.
+        # Behind a barrier the sum is rounded in the same way wherever the vectors are.
         return total + weights[age] * _summable(lax.optimization_barrier(vector))
 
     total = lax.fori_loop(0, len(weights), add, jnp.zeros(window.ring.shape[1], dtype))
@@ -261,7 +261,7 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
     Args:
       size: length P of the vectors.
       tau: by how many pushes it delays.
-      dtype: of the vectors.
+      dtype: dtype of the vectors.
 
     Raises:
       UserError: for tau < 1.
@@ -318,7 +318,7 @@ class PartialRing:
       base: number of vectors pushed before the dispatch, int32 [].
       leaving: index into `entered` and `earlier`, joined, of what leaves at the r-th push, int32 [n, R].
       ages: pushes between a vector's entering and leaving, one for each of n windows.
-      slots: of the whole ring buffer.
+      slots: number of slots of the whole ring buffer.
     """
 
     entered: PyTree
@@ -330,7 +330,7 @@ class PartialRing:
 
     @property
     def dtype(self):
-        """Of the vectors."""
+        """Dtype of the vectors."""
         return self.entered.dtype
 
     @property
@@ -340,7 +340,7 @@ class PartialRing:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the whole ring buffer, [slots, P]."""
+        """Shape of the whole ring buffer, [slots, P]."""
         return self.slots, self.entered.shape[1]
 
 
@@ -367,8 +367,8 @@ def _read(ring: Ring, count, number, age) -> jax.Array:
     Args:
       ring: as `_write` returns it.
       count: number of vectors pushed before this push.
-      number: of this age among those that are read, `Window.ages`.
-      age: of the vector, in pushes; may be traced, as its number.
+      number: position of this age among those that are read, `Window.ages`.
+      age: age of the vector, in pushes; may be traced, like `number`.
     """
     if isinstance(ring, PartialRing):
         index = ring.leaving[number, count - ring.base]

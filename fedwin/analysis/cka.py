@@ -13,7 +13,7 @@ def linear_cka(x, y) -> float:
 
         ||Y'X||_F^2 / (||X'X||_F ||Y'Y||_F),   X and Y centered
 
-    Pass all examples in one call: the mean of per-batch CKAs is another number.
+    Pass all examples in one call: the mean of per-batch CKAs is a different number.
 
     Args:
       x: outputs (logits, features) of one model on n examples [n, ...].

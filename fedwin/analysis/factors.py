@@ -100,7 +100,7 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
     """Computes the clients' training and heterogeneous bias: mean losses on own and on other clients' examples.
 
     Args:
-      losses: of client k's model on example n [K, N].
+      losses: loss of client k's model on example n [K, N].
       owner: the client that holds the example, integers [N].
 
     Returns:
@@ -123,7 +123,7 @@ def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
     """Computes the loss of every client's model on every example.
 
     Args:
-      logits: of client k's model on example n [K, N, C].
+      logits: logits of client k's model on example n [K, N, C].
       labels: integers in 0..C-1 [N].
       kind: 'mse' (softmax against one-hot) or 'ce'.
 
@@ -131,7 +131,7 @@ def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
       float64 [K, N].
 
     Raises:
-      UserError: when the kind is another one, shapes do not match, or a label is outside 0..C-1.
+      UserError: when the kind is neither of these, shapes do not match, or a label is outside 0..C-1.
 
     Example:
       >>> import numpy as np
@@ -181,7 +181,7 @@ def locality(clients, center) -> np.ndarray:
       float64 [K].
 
     Raises:
-      UserError: when models are of several networks.
+      UserError: when models are of different networks.
 
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.

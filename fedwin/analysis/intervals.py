@@ -12,7 +12,7 @@ from fedwin.registry.ranges import one_of
 CONFIDENCE = 0.95
 
 
-# Of the level of several tests for their number.
+# Corrections of the level of several tests for their number.
 Correction = Literal["none", "holm", "benjamini_hochberg"]
 
 
@@ -20,8 +20,8 @@ class Interval(NamedTuple):
     """Mean over seeds with its confidence interval.
 
     Attributes:
-      mean: over the seeds that count; None without any.
-      half_width: of the confidence interval; None with fewer than two seeds.
+      mean: mean over the seeds that count; None without any.
+      half_width: half the width of the confidence interval; None with fewer than two seeds.
     """
 
     mean: float | None
@@ -84,8 +84,8 @@ def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]
 
         g_s = (1 / C) sum_c gain_cs
 
-    Comparisons under one seed share partition, cohorts and initial model, so that they are no independent observations:
-    the seed is the unit. Seeds that a comparison does not have are left out.
+    Comparisons under one seed share partition, cohorts and initial model, so that they are not independent
+    observations: the seed is the unit. Seeds that a comparison does not have are left out.
 
     Args:
       comparisons: for each, seed -> gain.
@@ -120,7 +120,7 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
     """Returns which of several hypotheses are rejected at the level 1 - CONFIDENCE.
 
     Args:
-      p_values: one of each hypothesis.
+      p_values: one for each hypothesis.
       method: 'none' corrects for nothing; 'holm' bounds the probability of any false rejection, 'benjamini_hochberg'
         the expected share of false ones among the rejections.
 

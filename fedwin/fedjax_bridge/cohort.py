@@ -16,7 +16,7 @@ class Member(NamedTuple):
 
     Attributes:
       examples: feature -> [N_i, ...], preprocessed.
-      key_data: of the key that FedJAX gives the client for this round, uint32 [2].
+      key_data: data of the key that FedJAX gives the client for this round, uint32 [2].
     """
 
     name: bytes

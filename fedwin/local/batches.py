@@ -186,7 +186,7 @@ class Batches:
         """Plans one pass in stored order, whose last batch may be short.
 
         Returns:
-          (positions, steps) as `plan`.
+          (positions, steps), as `plan` does.
         """
         place = jnp.arange(c.index.shape[0] + self.batch_size)
         return jnp.where(place < c.size, place, -1), self.per_pass(c)
@@ -195,7 +195,7 @@ class Batches:
         """Returns the j-th batch.
 
         Args:
-          positions: of `plan`.
+          positions: as from `plan`.
           j: index of the step, int32 [].
           full: whether all batches are full; 'mask' (1 real, 0 padding) is then left out.
 

@@ -34,7 +34,7 @@ def muon(weight_decay: float = 0.0, matrix_lr: float = 1.0, **options) -> optax.
     Args:
       weight_decay: decoupled, of all parameters.
       matrix_lr: learning rate of matrices divided by that of other parameters.
-      **options: of `optax.contrib.muon`.
+      **options: options of `optax.contrib.muon`.
 
     Source: Jordan, Muon: An optimizer for hidden layers in neural networks, 2024, https://kellerjordan.github.io/posts/muon.
     """
@@ -66,7 +66,7 @@ def with_optimizer(solve: Solver, name: str, momentum: float) -> Solver:
 
     Args:
       name: 'sgd', 'adam', 'adamw', 'adagrad', 'rmsprop', 'yogi' or 'muon'.
-      momentum: of 'sgd'.
+      momentum: momentum of 'sgd'.
     """
     if name == "muon":
         return with_decoupled_decay(solve, muon)

@@ -30,7 +30,7 @@ def draws(ids: np.ndarray, *numbers: int) -> np.ndarray:
     """Draws a uniform number for each client; it depends on `numbers` and the client alone.
 
     Args:
-      ids: of the clients, int [n], >= 0.
+      ids: ids of the clients, int [n], >= 0.
       *numbers: integers >= 0, such as seed, tag and round.
 
     Returns:
@@ -53,7 +53,7 @@ def uniform(*, low: Share = 0.2, high: Share = 1.0, constant: bool = False) -> L
     Args:
       low: smallest work, at most `high`.
       high: largest work.
-      constant: draw each client's work once per run, for devices that are always as slow.
+      constant: draw each client's work once per run, for devices that are always equally slow.
 
     Raises:
       UserError: when low > high.

@@ -16,7 +16,7 @@ class Personalizer(NamedTuple):
     """A personalizer, as a pure function.
 
     Attributes:
-      name: in the names of metrics, such as 'finetune' in finetune_accuracy_mean.
+      name: name in the names of metrics, such as 'finetune' in finetune_accuracy_mean.
       adapt: (the evaluated Variables, core.Client with its training examples) -> the client's Variables.
     """
 

@@ -121,8 +121,8 @@ class Registry(dict):
           The builder, or a decorator.
 
         Raises:
-          UserError: for a name that another function has or that no choice can have, a builder that is no function, a
-            default that its parameter does not accept, an annotation of it that names what does not exist, an unknown
+          UserError: for a name that another function has or that no choice can have, a builder that is not a function,
+            a default that its parameter does not accept, an annotation of it that names what does not exist, an unknown
             paper or an unknown fact.
         """
         if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
@@ -131,7 +131,7 @@ class Registry(dict):
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, like=like, **facts)
         if not callable(builder):
-            raise UserError(f"{self.kind} '{name}': {builder!r} is no function; register the one that builds it.")
+            raise UserError(f"{self.kind} '{name}': {builder!r} is not a function; register the one that builds it.")
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
         for fact in facts:
@@ -272,7 +272,7 @@ def _keywords(builder: Callable) -> list[inspect.Parameter]:
 
 
 def _evaluated(parameter: inspect.Parameter, builder: Callable) -> inspect.Parameter:
-    """Returns a parameter with its annotation, which is text, evaluated; raises UserError if it names the unknown."""
+    """Returns a parameter with its annotation, which is text, evaluated; raises UserError if it can't be."""
     names = getattr(inspect.unwrap(builder), "__globals__", {})
     try:
         return parameter.replace(annotation=eval(parameter.annotation, names))

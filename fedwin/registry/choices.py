@@ -50,7 +50,7 @@ def nearest(name: str, candidates) -> str:
       candidates: the valid names.
     """
     names = list(candidates)
-    longer = [each for each in names if each.endswith(f"_{name}")]  # lr is no typing error of lora
+    longer = [each for each in names if each.endswith(f"_{name}")]  # lr is not a typo of lora
     close = lambda cutoff: difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     match = close(0.8) or longer[:2] or close(0.5)
     return f" Did you mean {' or '.join(map(repr, match))}?" if match else ""

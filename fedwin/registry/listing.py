@@ -6,7 +6,7 @@ import textwrap
 from fedwin.registry.choices import format_value
 
 WIDTH = 120
-# Most characters of one of a line's middle columns.
+# Maximum number of characters of each of a line's middle columns.
 COLUMN = 18
 
 

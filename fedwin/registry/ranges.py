@@ -149,7 +149,7 @@ def values_of(parameter: inspect.Parameter) -> Values:
 
 
 def check_values(owner: str, wanted: Any, **values) -> None:
-    """Raises UserError unless values, which are no parameters of a registered builder, are accepted.
+    """Raises UserError unless values, which are not parameters of a registered builder, are accepted.
 
     Args:
       owner: object that the values belong to, for the message.

@@ -120,7 +120,7 @@ def _in_background(function: Callable, *args) -> concurrent.futures.Future:
 class StreamedExamples(TrainingExamples):
     """Packs the examples of a dispatch's clients and places them on the device, those of the next one while it trains.
 
-    Indices inside the Store count the dispatch's clients, so algorithms see no difference to a resident one. Each of
+    Indices inside the Store count the dispatch's clients, so algorithms see no difference from a resident one. Each of
     several devices gets the examples of its own part of every cohort, and a process reads those of its devices. The
     checksums of a packed cache are verified in the background.
 

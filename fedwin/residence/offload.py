@@ -20,7 +20,7 @@ class Offload:
 
     Args:
       store: the record store, or None.
-      layout: of a record.
+      layout: layout of a record.
       room: upper bound on the number of records that a dispatch needs.
     """
 

@@ -43,7 +43,7 @@ class ClientTable:
         Args:
           run: the state before the dispatch.
           cohort: the clients, arrays [R, C]; their slots are not read.
-          rounds: of the dispatch, at most R.
+          rounds: rounds of the dispatch, at most R.
 
         Returns:
           (state, every client's row of its table, int32 [R, C]; padding is beyond the end).
@@ -229,8 +229,8 @@ class InitialRows:
       batch: how many are made at a time.
 
     Attributes:
-      shapes: of one row.
-      layout: of the record that holds it.
+      shapes: shapes of one row.
+      layout: layout of the record that holds it.
     """
 
     def __init__(self, algorithm: Algorithm, params, init_key, batch: int):

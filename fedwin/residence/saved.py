@@ -57,7 +57,7 @@ def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) ->
     """Returns the leaves that a reference stands for, as arrays that are read on access.
 
     Args:
-      name: of the reference in the state: 'table', or the name of a ring buffer.
+      name: name of the reference in the state: 'table', or the name of a ring buffer.
       reference: attributes of its Reference.
       directory: the folder of the seed's checkpoints.
 

@@ -32,7 +32,7 @@ Records = list[np.ndarray]
 ENTRY = np.dtype([("number", "<i4"), ("check", "<u4"), ("slot", "<i8")])
 # Records that are gathered at a time: more would double the memory of a dispatch.
 GATHERED = 64
-# Python has a name for it since 3.13.
+# Python has had a name for it since 3.13.
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().sysname == "Linux" else 0)
 
 
@@ -90,10 +90,10 @@ class Snapshot:
 
     Args:
       root: folder of the store.
-      reference: of the checkpoint.
+      reference: the checkpoint's.
 
     Attributes:
-      layout: of a record.
+      layout: layout of a record.
       ids: numbers of the records, ascending, int32 [n].
       total: number of records that the store has room for.
 
@@ -211,7 +211,7 @@ class MemoryStore(RecordStore):
         self.fields, self._written = [self._zeros(field) for field in layout.fields], np.zeros(count, bool)
 
     def _zeros(self, field: Field) -> np.ndarray:
-        # Pages are mapped on first touch: records that are never written cost nothing, also beyond the system's memory.
+        # Pages are mapped on first touch: records that are never written cost nothing, even beyond the system's memory.
         size = max(self.count * RecordLayout((field,)).nbytes, 1)
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
         return np.ndarray((self.count, *field.shape), field.dtype, pages)

@@ -116,7 +116,7 @@ class Bench:
         """Returns the arguments of the loop that follow the RunState.
 
         Args:
-          cohorts: of all rounds [rounds, C + empty].
+          cohorts: cohorts of all rounds [rounds, C + empty].
         """
         return self.problem.store, cohorts, (), np.int32(n), np.zeros(self.rounds, bool)
 
@@ -132,7 +132,7 @@ class Bench:
         """Runs some rounds from a host copy.
 
         Args:
-          cohorts: of all rounds [rounds, C + empty]; the first n are run.
+          cohorts: cohorts of all rounds [rounds, C + empty]; the first n are run.
 
         Returns:
           (host copy of the resulting RunState, metrics).

@@ -118,7 +118,7 @@ def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine
 
     Args:
       client_examples: for every client, feature -> values [N_i, ...].
-      dtype: of float arrays; by default jax's float.
+      dtype: dtype of float arrays; by default jax's float.
       info: tree of [K, ...] that clients see as Client.info.
     """
     dtype = dtype or jnp.zeros(()).dtype

@@ -14,7 +14,7 @@ from fedwin.testing.problems import Problem, mean_loss, trajectory
 
 @functools.cache
 def two_quadratics() -> Problem:
-    """Returns two clients with unlike minima, the default problem of `run_rounds`.
+    """Returns two clients with different minima, the default problem of `run_rounds`.
 
         f_1(x) = x^2 / 2,   f_2(x) = 3 (x - 4)^2 / 2,   f = (f_1 + f_2) / 2,   min f = f(3) = 3
 
