@@ -2,8 +2,8 @@
 Methods on the same cohorts, with a band over seeds
 ===================================================
 
-A seed decides partition, initial model and cohorts for every method, so that differences are paired. The bands are the
-standard deviation over three seeds.
+A seed decides the partition, the initial model and the cohorts for every method, so differences are paired. The bands
+show the standard deviation over three seeds.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 Accuracy against heterogeneity
 ==============================
 
-The smaller the parameter of the Dirichlet distribution, the fewer classes a client holds. The model suffers, its mean
-over 10 rounds less so.
+The smaller the parameter of the Dirichlet distribution, the fewer classes a client holds. The model suffers; its mean
+over 10 rounds suffers less.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 Accuracy against communication
 ==============================
 
-Steps that are quantized to 4 bits, or of which 5 % of the entries are sent, with error feedback: similar accuracy for
-fewer bytes.
+Steps that are quantized to 4 bits, or of which only 5 % of the entries are sent with error feedback, give a similar
+accuracy with fewer bytes.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 Loss in the plane of three models
 =================================
 
-The models of three rounds lie on the sides of a valley, their mean further down: why averages over rounds help.
+The models of three rounds lie on the sides of a valley; their mean is lower. This is why averages over rounds help.
 """
 
 import fedwin

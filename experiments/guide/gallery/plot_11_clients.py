@@ -2,8 +2,8 @@
 Accuracy of each client
 =======================
 
-A mean over a pooled test set hides the clients with rare data. Every client's own held-out examples, before and after
-fine-tuning of the classifier, in ascending order.
+A mean over a pooled test set hides the clients with rare data. The picture shows the accuracy on every client's own
+held-out examples, before and after fine-tuning of the classifier, in ascending order.
 """
 
 import fedwin

@@ -2,8 +2,8 @@
 How long a window should be
 ===========================
 
-Ten windows in one run: read-outs share the trajectory, so ten of them cost one training. Short windows keep the jumps,
-long ones keep models of long ago.
+Ten windows in one run: read-outs share the trajectory, so ten of them cost one training. Short windows keep the jumps;
+long ones keep models from long ago.
 """
 
 import matplotlib.pyplot as plt

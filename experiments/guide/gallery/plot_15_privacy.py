@@ -3,7 +3,7 @@ Accuracy against privacy
 ========================
 
 Differentially private federated averaging with two amounts of noise. epsilon grows with the rounds; a mean over models
-is post-processing and costs none. Needs the extra ``dp``.
+is post-processing and does not add to it. Needs the extra ``dp``.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Accuracy under attack
 =====================
 
-A fifth of the clients send their step with the opposite sign, ten times as long. The mean fails, the coordinate-wise
-median holds.
+A fifth of the clients send their step with the opposite sign, ten times as long. The mean fails; the coordinate-wise
+median holds up.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 Client drift
 ============
 
-Eight clients train from the same model. The cosine of the angle between their steps: clients with other classes pull
-in other directions.
+Eight clients train from the same model. The picture shows the cosine of the angle between their steps: clients with
+different classes pull in different directions.
 """
 
 import matplotlib.pyplot as plt
