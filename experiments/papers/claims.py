@@ -15,7 +15,7 @@ from .remarks import FOLDER, lines_of
 # (axis, name) of cells; axes that are not named are free.
 Names = tuple[tuple[str, str], ...]
 AXES = ("row", "column", "variant", "reading", "metric")
-# How a claim about several comparisons is meant; empty: of their mean.
+# How a claim about several comparisons is meant; empty: as one about their mean.
 EVERY, SOME, WITHIN = "every", "some", "within"
 
 
@@ -24,12 +24,12 @@ class Claim:
     """A statement about numbers.
 
     Attributes:
-      better: the cells that should be better; axes are 'row', 'column' and 'variant'. Of a figure of trained models
-        'reading' and 'metric' name a number, lower is better.
+      better: the cells that should be better; axes are 'row', 'column' and 'variant'. For a figure of trained models,
+        'reading' and 'metric' name a number, of which lower is better.
       worse: the cells that they are compared with; other axes as in `better`.
       by: required difference in percentage points.
       over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
-      how: of several comparisons 'every' one or 'some' must hold, '' their mean; 'within' asks for a difference of at
+      how: for several comparisons, 'every' one or 'some' must hold, '' their mean; 'within' asks for a difference of at
         most |by|, of either sign.
     """
 

@@ -48,7 +48,7 @@ class Variation:
     """Named changes to the configuration: a row, column or variant of a table, or the base that all cells share.
 
     Attributes:
-      label: in tables and legends; empty: the name.
+      label: its name in tables and legends; empty: the name.
       paper: fields of Config at paper scale.
       trend: fields at trend scale, from which smoke scale is derived, too; None: the same as `paper`.
       trend_replaces: whether `trend` replaces `paper`; otherwise it is merged into it.
@@ -198,7 +198,7 @@ class Reproduced:
 
     Attributes:
       base: fields that all runs share.
-      seeds: at paper scale.
+      seeds: seeds at paper scale.
       stated: claims about it that are not in claims.csv.
       cifar16: the stand-in of CIFAR-10 in words; empty: it has none.
     """
@@ -255,7 +255,7 @@ class Item(Reproduced):
     """A table, or a figure that shows curves or accuracies against a parameter.
 
     Attributes:
-      variants: of the third axis, within a cell.
+      variants: variants of the third axis, within a cell.
       draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
       table: (paper, table) of the printed numbers; None: nothing is printed.
       paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
@@ -343,7 +343,7 @@ class Analysis(Reproduced):
     """A figure computed from the checkpoints of one or several runs; the first of its seeds is drawn.
 
     Attributes:
-      kind: of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
+      kind: kind of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
       runs: changes of each run; their names are those of panels or curves.
       at: checkpoints that are analyzed, as shares of the rounds in (0, 1].
       ends: further checkpoints, counted back from the last round.

@@ -20,7 +20,7 @@ class Curve(NamedTuple):
       accuracy: in [0, 1], or the values of the metric [n].
       last: how many rounds at the end are averaged.
       diverged: whether the loss became NaN or infinite.
-      seconds: simulated ones at the evaluations [n]; NaN without a clock.
+      seconds: simulated seconds at the evaluations [n]; NaN without a clock.
     """
 
     rounds: np.ndarray
@@ -52,8 +52,8 @@ class Measure:
     """How a number of a table is computed from a curve.
 
     Attributes:
-      name: on axes.
-      metric: of the evaluations that the curve has; empty: accuracy.
+      name: name on axes.
+      metric: metric of the evaluations in the curve; empty: accuracy.
       reference: fields, merged into those of base and column, of another run that is needed; None: none.
       same_method: whether the reference is the run itself or, for a fork, its parent.
       percent: accuracy to reach at paper scale.
@@ -72,7 +72,7 @@ class Measure:
         """Returns the number of one seed; None if it is undefined.
 
         Args:
-          other: of the reference run's model, same seed.
+          other: curve of the reference run's model, same seed.
         """
         raise NotImplementedError
 

@@ -25,7 +25,7 @@ def best_of(lines: list[dict[str, str]], *place: str, by: str = "accuracy") -> d
 
     Args:
       lines: of a CSV file, a setting each. With a column `seeds`, only settings with the most seeds of a place count.
-      place: the columns that say for what a setting was tried.
+      place: the columns that say what a setting was tried for.
       by: the column with the metric.
     """
     better = lambda line: (int(line.get("seeds", 1)), float(line[by]) * (1 if by == "accuracy" else -1))

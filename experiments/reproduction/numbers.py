@@ -13,7 +13,7 @@ from ..papers.trajectories import Run
 from .results import Results, curves
 from .runs import best_point
 
-# A number agrees with the printed one within so many percentage points and so many standard deviations.
+# A number agrees with the printed one within this many percentage points and this many standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
 AGREES, NEAR, DIFFERS = "agrees", "near", "differs"
 # A method whose mean accuracy is below this multiple of chance does not train; a comparison with it says nothing.
@@ -27,7 +27,7 @@ class Value:
     """A computed number and the printed one.
 
     Attributes:
-      cell: of the table.
+      cell: cell of the table.
       by_seed: seed -> number; None if it is undefined (the seed diverged, or never reached the target).
       rounds: (completed, total) of the seed with the fewest completed rounds.
       point: index of the cell's run that counts; None: its grid is still being searched.

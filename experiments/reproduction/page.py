@@ -85,7 +85,7 @@ class _Pages:
     """Writes the pages; records, numbers and verdicts are read once.
 
     Args:
-      folder: above pictures and numbers.
+      folder: folder above pictures and numbers.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -111,7 +111,7 @@ class _Pages:
         return found
 
     def _distinct(self, paper: str, scale: str = "trend") -> list[tuple[str, Verdict]]:
-        """Returns (name of the item, verdict) of a paper's claims; of claims on the same numbers the first."""
+        """Returns (name of the item, verdict) of a paper's claims; for claims on the same numbers, the first alone."""
         distinct: dict[Any, tuple[str, Verdict]] = {}
         for name, each in self.verdicts(paper, scale):
             distinct.setdefault(each.identity or (name, each.claim.text), (name, each))

@@ -45,7 +45,7 @@ class Request:
     """A request for tables and figures: the flags of `fedwin reproduce`.
 
     Attributes:
-      seeds: instead of the items' own; empty: those.
+      seeds: seeds instead of the items' own; empty: those.
       budget: seconds after which to stop; None: unlimited.
       form: format of the pictures.
     """

@@ -122,7 +122,7 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
 
 
 def rounded(value: Any, decimals: int | None = None) -> Any:
-    """Returns JSON values with so many decimals of every float; with six significant digits for None."""
+    """Returns JSON values with `decimals` decimals of every float; with six significant digits for None."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if decimals is None else round(value, decimals)
     if isinstance(value, dict):

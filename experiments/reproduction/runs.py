@@ -36,7 +36,7 @@ class Task:
       reads: observers' texts.
       final_evals: rounds at the end that are all evaluated.
       keep_rounds: rounds whose checkpoints are kept, for forks and figures.
-      seeds: to train.
+      seeds: seeds to train.
       uses: name of a table or figure -> how many of its cells read this run.
     """
 
@@ -99,7 +99,7 @@ def lineage(run: Run) -> list[Run]:
 def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
     """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item may need.
 
-    Of a grid these are every point and its search run.
+    For a grid these are every point and its search run.
     """
     if isinstance(item, Item):
         for cell in item.cells(scale):
@@ -147,7 +147,7 @@ def plan(
     For a grid these are the search runs of its points, with the first seed, and the best point's run once it is known.
 
     Args:
-      seeds: instead of every item's own; empty: those.
+      seeds: seeds instead of every item's own; empty: those.
       cells: name of an item -> those of its cells that are requested; items without an entry: all cells.
       results: where search runs of grids are read; None: none has been trained.
     """

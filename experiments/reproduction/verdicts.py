@@ -144,10 +144,10 @@ class Verdict:
 
     @property
     def p(self) -> float:
-        """Two-sided p-value of a verdict; 1 of one that is not decided.
+        """Two-sided p-value of a verdict; 1 for one that is not decided.
 
-        Of comparisons that must all be decided it is the largest, of those of which one is enough the smallest times
-        their number.
+        Where all comparisons must be decided it is the largest; where one is enough, it is the smallest times their
+        number.
         """
         if self.word not in (HOLDS, CONTRADICTED):
             return 1.0
@@ -394,7 +394,7 @@ def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> li
     """Returns a verdict on each of a figure's claims; those of a figure that is not stored are not tested.
 
     Args:
-      path: of its data; None: not stored.
+      path: file of its data; None: not stored.
     """
     by_seed: dict[str, Readings] = stored.read(path)[0].get(READINGS, {}) if path is not None else {}
     data = ", ".join(dict.fromkeys(filter(None, item.stand_ins(scale))))

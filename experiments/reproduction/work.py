@@ -39,7 +39,7 @@ def missing(dataset: str, data_dir: str, scale: str = "") -> str:
     """Returns why a data set can't be used at a scale; '' if it can.
 
     Args:
-      scale: at 'paper' it must be complete: numbers of a subset are no reproduction of printed ones.
+      scale: at 'paper' it must be complete: numbers of a subset do not reproduce printed ones.
     """
     try:
         subset = data.describe_subset(dataset, data.load(dataset, data_dir))
@@ -84,7 +84,7 @@ def work(
     """Trains all runs that are not finished; those that another process is training are checked again later.
 
     Args:
-      directories: of the runs, a run before its forks.
+      directories: directories of the runs, a run before its forks.
       budget: seconds after which the current run is saved and this function stops; None: unlimited.
 
     Returns:

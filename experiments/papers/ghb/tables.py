@@ -63,7 +63,7 @@ TABLE11 = settings.item(
     table=("ghb", "11"),
 )
 
-# Tables 2 and 9: rounds to a target, a share of the centralized accuracy; of Fashion-MNIST, Table 6 has it.
+# Tables 2 and 9: rounds to a target, a share of the centralized accuracy; for Fashion-MNIST, Table 6 has it.
 FASHION_CENTRALIZED = 89.0
 FEDAVG = Fields(algorithm="fedavg")
 OVERHEAD = Variation("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
