@@ -14,7 +14,7 @@ from . import style
 
 KIND = "clients"
 BINS = 10
-# Columns of a table that are no models' metrics.
+# Columns of a table that are not metrics of models.
 OTHERS = ("client", "seen", "examples", "id", "tokens")
 
 

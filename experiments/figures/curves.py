@@ -38,13 +38,13 @@ def by_seed(
 ) -> dict[int, dict[int, float]]:
     """Returns seed -> round -> value of one read-out, of the seeds that count.
 
-    Evaluations without the metric, such as those that leave out --eval_clients, are no points of a curve. Seeds that
+    Evaluations without the metric, such as those that leave out --eval_clients, are not points of a curve. Seeds that
     diverged, or have fewer rounds than others, are left out unless all did; seeds that were stopped early are not.
 
     Args:
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
       diverged: whether seeds that diverged count, too.
-      label: of the curve, for messages.
+      label: label of the curve, for messages.
 
     Raises:
       UserError: there is no evaluation of the read-out, or it lacks the metric.
@@ -95,7 +95,7 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
     """Returns where evaluations stand on the horizontal axis: means over the seeds that have all of them [R].
 
     Args:
-      rounds: of its evaluations [R].
+      rounds: rounds of its evaluations [R].
       x: one of AXES.
 
     Raises:

@@ -46,9 +46,9 @@ def compute(
     """Returns the factors after every checkpoint: clients train one round from it, and their models are compared.
 
     Args:
-      rounds: of the checkpoints; by default all.
-      clients: that train, at least two; by default the cohort of the round after the checkpoint.
-      replicas: how often every client trains, with different batches; variance needs two.
+      rounds: rounds of the checkpoints; by default all.
+      clients: clients that train, at least two; by default the cohort of the round after the checkpoint.
+      replicas: how many times every client trains, with different batches; variance needs two.
       count: number of training examples, and of test examples, on which outputs are compared.
 
     Raises:

@@ -35,8 +35,8 @@ def compute(
     The data are the clients' held-out examples where the run has them (--val_fraction), else their training examples.
 
     Args:
-      round: of the checkpoint; None: the newest.
-      clients: that train; by default up to ten of the round after the checkpoint.
+      round: round of the checkpoint; None: the newest.
+      clients: clients that train; by default up to ten of the round after the checkpoint.
 
     Raises:
       UserError: a run without that checkpoint, fewer than two clients, or one without examples.

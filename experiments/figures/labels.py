@@ -43,7 +43,7 @@ def compute(
 
     Args:
       histograms: label of the panel -> examples of each class and client [K, C].
-      class_names: of the classes; may be empty.
+      class_names: names of the classes; may be empty.
       clients: number of clients, or their ids.
 
     Raises:

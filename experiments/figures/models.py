@@ -22,7 +22,7 @@ class Address(NamedTuple):
     """Address of a trained model.
 
     Attributes:
-      round: of the checkpoint; None: the newest.
+      round: round of the checkpoint; None: the newest.
       readout: 'model', or the name of a read-out.
     """
 
@@ -90,7 +90,7 @@ def named(
       labels: one per model; empty: labels contain what distinguishes the models.
 
     Raises:
-      UserError: as of `address` and `loaded`; two models are the same, or labels are equal, too few or too many.
+      UserError: as for `address` and `loaded`; two models are the same, or labels are equal, too few or too many.
     """
     addresses = [address(text) for text in texts]
     models = loaded(addresses, seed, data_dir)

@@ -57,7 +57,7 @@ def readout_name(read: str) -> str:
 
 
 def metric_of(found: Sequence[Series], wanted: str) -> str:
-    """Returns the metric that is drawn: as wanted, or without a wish the one that the first run is ranked by."""
+    """Returns the metric that is drawn: the wanted one, or by default the one that the first run is ranked by."""
     return wanted or main_metric(next((line[each.readout] for each in found for line in each.lines[:1]), ()))
 
 
@@ -69,8 +69,8 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
       labels: one per path; empty: the runs' own.
 
     Raises:
-      UserError: a path is no run, or one without evaluations; no run has a read-out of `wanted`; or too few labels, or
-        too many.
+      UserError: a path is not a run, or is one without evaluations; no run has a read-out of `wanted`; or too few
+        labels, or too many.
     """
     if labels and len(labels) != len(paths):
         raise UserError(f"{len(labels)} label(s) for {len(paths)} run(s); give one each.")

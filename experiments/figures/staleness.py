@@ -20,7 +20,7 @@ def compute(sampler: Sampler, seed: int, num_rounds: int, clients: list[int] | N
     """Returns when some clients trained at the beginning of a run, and how often each staleness occurs in all of it.
 
     Args:
-      sampler: of the run (PreparedRun.setting.sampling).
+      sampler: the run's (PreparedRun.setting.sampling).
       num_rounds: server steps.
       clients: their ids; None: the first CLIENTS that start.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Colors of methods: Okabe and Ito's palette without its yellow, which is too pale for lines on white, and three more.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F", "#7B5FC4")
-# Colors of lines that are no methods, such as windows of one method: none of those above.
+# Colors of lines that are not methods, such as windows of one method: none of those above.
 VARIATIONS = ("#882255", "#44AA99", "#999933", "#332288", "#DD7788", "#117733", "#AA6611")
 # Bars and points whose color has no meaning.
 NEUTRAL = "0.35"
@@ -106,7 +106,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
     """Returns color, dash and marker of lines: a method looks the same in every figure.
 
     Further lines of a method (its read-outs, its variants) share its color where several methods are compared. Where
-    all lines are of one method they have colors that are no method's, as lines have whose label names no method.
+    all lines are of one method they have colors that are no method's, like lines whose label names no method.
     """
     methods = [method_of(label) for label in labels]
     one = len(set(methods)) == 1
@@ -206,8 +206,8 @@ def panels(
 
     Args:
       path: where the picture goes; None: it is not saved.
-      width: of a panel, in inches.
-      height: of a panel, in inches.
+      width: width of a panel, in inches.
+      height: height of a panel, in inches.
     """
     from matplotlib import style
     from matplotlib.figure import Figure

@@ -39,11 +39,11 @@ class ComparisonRow(NamedTuple):
     """One read-out of one method.
 
     Attributes:
-      metric: accuracy, or of continuous labels r2.
+      metric: accuracy, or r2 for continuous labels.
       score: interval of the metric.
       difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
       reference: the first method on the same data.
-      megabytes: sent in all rounds of a seed.
+      megabytes: megabytes sent in all rounds of a seed.
     """
 
     method: str

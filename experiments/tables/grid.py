@@ -86,7 +86,7 @@ def _meaning(piece: str) -> object:
     """Returns what is equal for values that are read alike, such as fedprox:mu=0.1 and fedprox:mu=0.10."""
     try:
         choice = choices.parse(piece)
-    except UserError:  # a range, or a text that is no choice
+    except UserError:  # a range, or a text that is not a choice
         return piece
     return choices.literal(choice.name), repr(sorted(choice.params.items()))  # start=1 is not start=1.0
 

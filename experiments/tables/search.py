@@ -36,7 +36,7 @@ PRUNED_AT = "pruned_at"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(log:)?({_NUMBER})\.\.({_NUMBER})")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-# Drawn numbers are rounded to so many significant digits, so that commands and directories are readable.
+# Drawn numbers are rounded to this many significant digits, so that commands and directories are readable.
 DIGITS = 4
 # Draws the lower end of each range and the first of several values.
 _LOWEST = types.SimpleNamespace(
@@ -49,7 +49,7 @@ Space = Mapping[str, tuple[dataclasses.Field, Sequence[str]]]
 
 
 class OptunaSearch(NamedTuple):
-    """Settings of a search, as of `optuna`."""
+    """Settings of a search, as for `optuna`."""
 
     trials: int
     seed: int
@@ -78,7 +78,7 @@ def optuna(
 
     Args:
       trials: number of trials, those of an interrupted search included.
-      seed: of the sampler.
+      seed: seed of the sampler.
       pruner: median, or none.
       startup: trials that are drawn at random before TPE, and before any is pruned.
 

@@ -19,7 +19,7 @@ MOST_BARS = 40
 # Ratio of the largest to the smallest value from which a numeric axis is logarithmic.
 LOGARITHMIC_FROM = 8.0
 GREY = "0.85"
-# Perceptually uniform color maps, also for color-blind readers; bright is good.
+# Perceptually uniform color maps, even for color-blind readers; bright is good.
 LARGER_IS_BETTER, SMALLER_IS_BETTER = "cividis", "cividis_r"
 # Sum of red, green and blue from which text is black.
 BRIGHT = 1.5
@@ -34,7 +34,7 @@ class Scale(NamedTuple):
 
     Attributes:
       name: axis label, with the unit.
-      smaller: whether lower values are better, as of losses.
+      smaller: whether lower values are better, as for losses.
     """
 
     name: str

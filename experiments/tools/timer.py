@@ -21,7 +21,7 @@ class Effort(NamedTuple):
     """How long to measure.
 
     Attributes:
-      turn_seconds: of a turn, which has at least one round.
+      turn_seconds: seconds of a turn, which has at least one round.
       case_seconds: turns are cut to about this much per case, but never below 3.
       start_seconds: contestants that have not started by then are left out.
     """
@@ -132,7 +132,7 @@ def take_turns(
     """Starts contestants, lets each compile, and times them in turns.
 
     Args:
-      contestants: to time; one that fails is left out.
+      contestants: contestants to time; one that fails is left out.
 
     Returns:
       (label -> Timing, label -> reason of those that were left out).

@@ -43,10 +43,10 @@ class Group:
     """Runs that are shown together.
 
     Attributes:
-      name: of the folder or table; groups have different names.
-      heading: under which the page lists it, and an address may name its first group.
-      numbers: of a table, a row per number: row, column, printed, ours, standard deviation, seeds, unit.
-      claims: of the paper: (claim, verdict).
+      name: name of the folder or table; groups have different names.
+      heading: heading under which the page lists it; an address may name its first group.
+      numbers: numbers of a table, a row per number: row, column, printed, ours, standard deviation, seeds, unit.
+      claims: claims of the paper: (claim, verdict).
     """
 
     name: str

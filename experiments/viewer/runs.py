@@ -24,7 +24,7 @@ from ..reproduction.results import ALWAYS, rounded
 from ..tables import comparison
 
 DEFAULTS = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
-# Fields whose texts name files, and are no choices.
+# Fields whose texts name files, and are not choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
 # Bins of a histogram of clients.
 BINS = 20
@@ -40,13 +40,13 @@ class ViewedRun:
     """One run, as JSON data.
 
     Attributes:
-      name: of the run, different from those of the other runs of a page.
-      folder: above its directory, the group to which it belongs.
+      name: name of the run, different from those of the other runs of a page.
+      folder: folder above its directory, the group to which it belongs.
       settings: fields of Config that differ from the defaults, parameters of choices, name, state, and NUMBERS.
-      command: that runs it; '' if it is unknown.
+      command: command that runs it; '' if it is unknown.
       facts: provenance, title -> text.
       curves: one per read-out and metric, see `_curve`.
-      histograms: of clients, bins of all of them.
+      histograms: histograms of clients, bins of all of them.
       grid: axes of the sweep that it is a run of; empty: none.
     """
 
@@ -68,8 +68,8 @@ def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
     so that jumps from round to round, and extremes, stay visible. An undefined value (NaN) counts as the highest.
 
     Args:
-      rounds: of the evaluations, increasing [n].
-      values: of the metric [n].
+      rounds: rounds of the evaluations, increasing [n].
+      values: values of the metric [n].
       most: number of points, at least 4.
 
     Returns:

@@ -19,7 +19,7 @@ class Published(NamedTuple):
     """A published benchmark.
 
     Attributes:
-      rounds: of the whole work.
+      rounds: rounds of the whole work.
       figures: time, tool and hardware as the source names them.
       share: clients of the work's cohort per client of the case's.
     """

@@ -32,7 +32,7 @@ def train(config: dict[str, Any], dataset: fedwin.data.Dataset, rounds: int, tur
     The first turn, which compiles, is not reported.
 
     Args:
-      rounds: of a turn.
+      rounds: rounds of a turn.
       turns: rounds of the turns that follow.
     """
     started, following = 0.0, rounds

@@ -1,6 +1,6 @@
 """Copies the pages of the site into one folder for Sphinx: guide, results, notebooks, changelog.
 
-Links between files of the repository become links between pages; a linked file that is no page becomes a download.
+Links between files of the repository become links between pages; a linked file that is not a page becomes a download.
 The command that shows the results becomes a link to the page that it writes.
 """
 
@@ -82,7 +82,7 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
     """Returns a page whose relative links are those of the site.
 
     Args:
-      files: place in the site -> file of the repository; linked files that are no pages are added.
+      files: place in the site -> file of the repository; linked files that are not pages are added.
     """
     above = pathlib.PurePosixPath(places[path]).parent
     viewer = f'<a href="{os.path.relpath(VIEWER, above)}">{COMMAND}</a>'
@@ -111,7 +111,7 @@ def with_contents(index: str, names: list[str]) -> str:
 
     Args:
       index: text of index.md, which links to its pages in sections.
-      names: of all pages of the guide; those that index.md does not name are added to the how-to guides.
+      names: names of all pages of the guide; those that index.md does not name are added to the how-to guides.
     """
     _, *parts = SECTION.split(index)
     targets = lambda body: dict.fromkeys(re.findall(rf"\]\(({TARGET}){ANCHOR}", body))
@@ -132,7 +132,7 @@ def with_viewer(page: str, paper: str) -> str:
     """Returns a page of the results with the viewer below its introduction.
 
     Args:
-      paper: whose tables the viewer opens with; '' for any.
+      paper: paper whose tables the viewer opens with; '' for any.
     """
     address = pathlib.PurePosixPath(VIEWER).name
     address += f"#{urllib.parse.quote(json.dumps({'group': paper}))}" if paper else ""
