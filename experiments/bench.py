@@ -80,7 +80,7 @@ def define_flags() -> dict[str, list[str]]:
     )  # fmt: skip
     flags.DEFINE_integer("turns", 7, "Number of turns of every contestant.")
     flags.DEFINE_float("turn_seconds", 1.0, "Seconds of a turn (at least one round).")
-    flags.DEFINE_float("case_seconds", 150.0, "Most seconds of a case, which limits the number of turns (at least 3).")
+    flags.DEFINE_float("case_seconds", 150.0, "Maximum seconds of a case, which limits its turns (at least 3).")
     flags.DEFINE_string("json", "", "File for all measurements as JSON.")
     flags.DEFINE_bool("quick", False, "Short test with tiny cohorts.")
     return {
@@ -133,7 +133,7 @@ def check(options, cases: Iterable[Case]) -> None:
     """Checks the flags before anything is started.
 
     Raises:
-      UserError: a number out of range, an idle contestant, a missing interpreter or GPU, or a file of no use.
+      UserError: a number out of range, an idle contestant, a missing interpreter or GPU, or an unusable file.
     """
     if options.quick or for_accelerators(options):
         reason = "with --quick" if options.quick else "with --cases=accelerator"

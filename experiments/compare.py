@@ -124,7 +124,7 @@ def compare(
     multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
     multi_process.run_on_all(lambda: sweeps.check_runs(configs, here=launcher is None))
     if len({LOSSES.entries[LOSSES.check(config.loss).name].facts["continuous"] for config in configs.values()}) > 1:
-        raise UserError("methods: some predict classes and some numbers, and no metric has both; compare them apart.")
+        raise UserError("methods: some predict classes, some numbers; no metric has both: compare them separately.")
 
     def report(ended):
         summaries.update(ended)

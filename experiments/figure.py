@@ -80,8 +80,8 @@ def define_flags() -> dict[str, list[str]]:
     text = "forgetting, clients: round of the checkpoint or evaluation; by default the newest."
     flags.DEFINE_integer("round", None, text, lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
-    flags.DEFINE_integer("replicas", 2, "factors: how often every client trains.", lower_bound=1)
-    text = "Evaluate on so many examples, drawn once; 0: all (factors: 2,000)."
+    flags.DEFINE_integer("replicas", 2, "factors: how many times every client trains.", lower_bound=1)
+    text = "Evaluate on this many examples, drawn once; 0: all (factors: 2,000)."
     flags.DEFINE_integer("examples", 0, text, lower_bound=0)
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)

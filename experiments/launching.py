@@ -70,7 +70,7 @@ def _summary(label: str, config: Config) -> Summary | None:
     """Returns the summary of a run that has ended, with a note if the code of its imports has changed since."""
     summary = finished_summary(config)
     if summary is None and (pathlib.Path(config.out_dir) / "summary.json").is_file():
-        print(f"note: '{label}' was trained by other code of --import; remove {config.out_dir} to train it again.")
+        print(f"note: '{label}' was trained with other code of --import; remove {config.out_dir} to train it again.")
         summary = verified_summary(config.out_dir)
     return summary
 

@@ -41,16 +41,16 @@ def listing(kind: str, arguments: list[str], now: bool = False) -> str:
     if arguments:
         return REGISTRIES[kind].details(arguments[0].partition(":")[0])
     columns = (
-        "\nstatus: tested against the authors' code or numbers (paper), own code in NumPy (checked), or neither (new)"
+        "\nstatus: tested against the authors' code or numbers (paper), our NumPy code (checked), or neither (new)"
         "\ndown / up: models that a client receives and sends in a round"
     )
     explained = columns if kind == "algorithms" else ""
-    return f"{REGISTRIES[kind].table('plain')}\n`fedwin list {kind} NAME` shows all about one{explained}"
+    return f"{REGISTRIES[kind].table('plain')}\n`fedwin list {kind} NAME` shows everything about one{explained}"
 
 
 def define_flags() -> dict[str, list[str]]:
     """Defines --state."""
-    flags.DEFINE_bool("state", False, "Tell of each run whether it is queued, running, ended, failed or stopped.")
+    flags.DEFINE_bool("state", False, "Say for each run whether it is queued, running, ended, failed or stopped.")
     return {"runs": ["state"]}
 
 

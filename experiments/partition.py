@@ -96,11 +96,11 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_integer("num_clients", None, text, lower_bound=1)
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_float("imbalance", 1.0, "Long tail before the partition: largest class to smallest.", lower_bound=1)
-    flags.DEFINE_string("client_shift", "", "examples: shift of each client's inputs, as of fedwin train.")
+    flags.DEFINE_string("client_shift", "", "examples: shift of each client's inputs, as in fedwin train.")
     text = "Picture: bubbles of counts; skew, shares of classes with sizes and label distances; or clients' examples."
     flags.DEFINE_enum("plot", "bubbles", ["bubbles", "skew", "examples", "none"], text)
     flags.DEFINE_boolean("per_client", False, "Also print a line per client: its size, classes and label distances.")
-    flags.DEFINE_integer("shown", 40, f"Number of clients in the picture; of examples at most {ACROSS}.", lower_bound=1)
+    flags.DEFINE_integer("shown", 40, f"Number of clients in the picture; examples: at most {ACROSS}.", lower_bound=1)
     flags.DEFINE_string("out", None, "File of the picture, by default partition.png.")
     of_data = ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "imbalance", "per_client"]
     return {"flags": [*of_data, "plot", "client_shift", "shown", "out", *picture_format.define()]}

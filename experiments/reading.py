@@ -5,7 +5,7 @@ python -m experiments.reading 20     fewer rounds
 
 Nothing of fedwin is imported. The numbers are those of `fedwin train`, to rounding, because the same seed becomes the
 same partition, initial model, cohorts and batches; a test compares them. What fedwin adds is generality and speed:
-there, many of these rounds are one compiled program. Each section is one concept, under its name in fedwin.
+in fedwin, many of these rounds are one compiled program. Each section is one concept, under its name in fedwin.
 """
 
 import collections
@@ -32,7 +32,7 @@ Params = dict[str, dict[str, jax.Array]]
 
 # --- Random numbers ---------------------------------------------------------------------------------------------------
 # Everything random is a function of the seed and of what it is for, never of what was drawn before. So one can ask for
-# the clients of round 300 without playing 299 rounds, and two methods meet the same clients with the same batches.
+# the clients of round 300 without running 299 rounds, and two methods meet the same clients with the same batches.
 
 
 def numpy_generator(seed: int, purpose: str | int, *numbers: int) -> np.random.Generator:

@@ -36,7 +36,7 @@ class Record:
         fields that differ from the defaults, and 'stored' has its machine, its data and the day.
       lines: evaluations, as in metrics.jsonl.
       summary: contents of summary.json; None: the run has not finished.
-      directory: of the run; None: it is packed.
+      directory: directory of the run; None: it is packed.
     """
 
     about: Json
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def stopped(self) -> set[int]:
-        """The seeds that were stopped early; of a packed run they are not known."""
+        """The seeds that were stopped early; they are not known for a packed run."""
         return {seed for seed, each in self._ended().items() if "stopped_at" in each}
 
     def _ended(self) -> dict[int, Json]:

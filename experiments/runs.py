@@ -71,7 +71,7 @@ def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
     """Returns directory -> progress of the runs below folders, those that a launcher has yet to start included."""
     lists = [path.parents[1] for folder in folders for path in pathlib.Path(folder).rglob(f"{FOLDER}/{LIST}")]
     jobs = dict[pathlib.Path, dict[str, str] | None]()
-    for folder in lists:  # without its launcher, what is in no queue is started by nobody
+    for folder in lists:  # without its launcher, nobody starts what is in no queue
         goes_on = is_locked(folder / FOLDER)
         found = {name: job for name, job in entries(folder).items() if PROCESS not in name or "failed" in job}
         jobs |= {folder / name: job if job or goes_on else None for name, job in found.items()}
@@ -137,7 +137,7 @@ def main(argv: list[str]) -> None:
 
 
 def _agreed(count: int) -> bool:
-    """Asks whether so many runs are to be deleted; raises UserError where nobody can answer."""
+    """Asks whether a number of runs are to be deleted; raises UserError where nobody can answer."""
     if not sys.stdin.isatty():
         raise UserError("--delete asks on a terminal; add --yes to delete without a question.")
     return input(f"delete {f'these {count} runs' if count > 1 else 'this run'}? [y/N] ").strip().lower() in ("y", "yes")

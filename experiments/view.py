@@ -43,7 +43,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_boolean("results", False, "Show the stored results of the papers in place of runs.")
     flags.DEFINE_boolean("open", True, "Open the page in the browser, if there is one.")
     flags.DEFINE_boolean("watch", False, "Write the page again whenever a run has a new evaluation, until Ctrl-C.")
-    flags.DEFINE_integer("every", 5, "watch: seconds between two looks.", lower_bound=1, upper_bound=MOST)
+    flags.DEFINE_integer("every", 5, "watch: seconds between two checks.", lower_bound=1, upper_bound=MOST)
     return {"the page": ["out", "title", "results", "open"], "runs that go on": ["watch", "every"]}
 
 
@@ -133,7 +133,7 @@ def watch(paths: Sequence[str], shown: Stamps, again: Callable[[], None], every:
 
     Args:
       shown: their `stamps` before they were read.
-      every: seconds between two looks.
+      every: seconds between two checks.
     """
     while True:
         time.sleep(every)

@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 30
 
 def enable() -> None:
     """Turns on jax's compilation cache, unless the user chose otherwise; call it before the first program."""
-    # A full disk ends a run with one line; that programs can't be cached any more needs none, wherever the cache is.
+    # A full disk ends a run with one line; programs that can no longer be cached need none, wherever the cache is.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     settings = jax.config.values
     if settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]:

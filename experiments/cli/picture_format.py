@@ -33,7 +33,7 @@ def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool
 
     Raises:
       UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a JSON file
-        that is no picture's in the place of the data.
+        in the place of the data that is not a picture's.
     """
     text = f"{usual}.{form or FORMATS[0]}" if text is None else text
     path = pathlib.Path(text)
@@ -54,5 +54,5 @@ def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool
 
     supported = Figure().canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in supported:
-        raise UserError(f"out={text}: {path.suffix} is no image format; use one of {', '.join(sorted(supported))}.")
+        raise UserError(f"out={text}: {path.suffix} is not an image format; use one of {', '.join(sorted(supported))}.")
     return text

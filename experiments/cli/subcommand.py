@@ -54,7 +54,7 @@ def run(
             print(helptext.text(f"{arguments[0]} {arguments_taken}".rstrip(), doc, {**groups, **COMMON}))
             sys.exit(0)
         try:
-            for text in (*arguments, os.getcwd()):  # bytes that are no characters; few libraries take such names
+            for text in (*arguments, os.getcwd()):  # bytes that are not characters; few libraries take such names
                 if any("\ud800" <= character <= "\udfff" for character in text):
                     reason = f"is not in the locale's encoding, {sys.getfilesystemencoding()}"
                     raise UserError(f"{ascii(text)} {reason}; rename it, or set LC_ALL=C.UTF-8.")

@@ -13,7 +13,7 @@ def refuse(names: Iterable[str], reason: str, remedy: str = "omit it") -> None:
     """Checks that flags without effect are not given, on the command line or in a flagfile.
 
     Args:
-      names: of the flags; those that are not defined are skipped.
+      names: names of the flags; those that are not defined are skipped.
       reason: why they have no effect, such as 'with --plot=none'.
 
     Raises:

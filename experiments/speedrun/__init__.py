@@ -54,7 +54,7 @@ def stored() -> dict[str, Json]:
 
 
 def mean(entry: Json, cost: str) -> float:
-    """Returns the mean over seeds of a cost; of seeds that miss the target a lower bound counts."""
+    """Returns the mean over seeds of a cost; for seeds that miss the target a lower bound counts."""
     return float(np.mean(list(entry["costs"][cost].values())))
 
 
@@ -179,10 +179,10 @@ def report(entry: Json, verdicts: Json) -> str:
 
 
 def keep(folder: pathlib.Path, entry: Json, verdicts: Json) -> None:
-    """Packs the runs of a record into its folder and writes its statistics; raises UserError if it is none."""
+    """Packs the runs of a record into its folder and writes its statistics; raises UserError if it is not one."""
     beats = {cost: {"record": each["record"], "p": each["p"]} for cost, each in verdicts.items() if each["wins"]}
     if not beats:
-        raise UserError(f"{folder} is no record; it is not kept.")
+        raise UserError(f"{folder} is not a record; it is not kept.")
     directories = records.run_directories(folder)
     if directories and (packed := sorted(folder.glob(f"*{records.SUFFIX}"))):
         raise UserError(f"{folder} has packed runs, such as {packed[0].name}; move them away to pack its other runs.")

@@ -79,7 +79,7 @@ NO_RECORD = {
 def test_an_entry_that_is_no_record_is_not_kept(tmp_path, reason):
     write_entry(tmp_path, NO_RECORD[reason])
     ended = called("speedrun", "check", str(tmp_path), "--keep")
-    assert f"rounds: no record, {reason}" in ended.out and ended.status == 2 and "is no record" in ended.lines[0]
+    assert f"rounds: no record, {reason}" in ended.out and ended.status == 2 and "is not a record" in ended.lines[0]
     assert not (tmp_path / "record.json").exists()
 
 

@@ -21,7 +21,7 @@ COMPARE = [
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),
     (f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'", "observers | GiB | window=1000000000"),
     (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
-    (f"{TWO}'fedavg --dataset=california_like --loss=mse --model=mlp'", "predict classes | compare them apart"),
+    (f"{TWO}'fedavg --dataset=california_like --loss=mse --model=mlp'", "predict classes | compare them separately"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --out_dir=fieldless --dry_run", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile | Not a directory"),
