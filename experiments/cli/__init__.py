@@ -37,7 +37,7 @@ def usage() -> str:
     """Returns the subcommands, one per line."""
     lines = lambda commands: [f"  fedwin {name:<12} {summary}" for name, summary in commands.items()]
     head = "Federated-learning simulation in JAX. `fedwin SUBCOMMAND --help` explains a subcommand."
-    middle = "In a checkout, there also as `python -m experiments.SUBCOMMAND`:"
+    middle = "In a checkout only, where all also run as `python -m experiments.SUBCOMMAND`:"
     return "\n".join([head, *lines(SUBCOMMANDS), middle, *lines(TOOLS)])
 
 

@@ -154,7 +154,7 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
 
     Args:
       experiment: name of the experiment.
-      uri: of the tracking server, sqlite:///FILE or a folder; empty: that of MLFLOW_TRACKING_URI, or MLflow's default.
+      uri: tracking server's URI, sqlite:///FILE or a folder; empty: that of MLFLOW_TRACKING_URI, or MLflow's default.
 
     Source: https://mlflow.org/docs/latest/ml/tracking.
 

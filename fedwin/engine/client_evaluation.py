@@ -141,7 +141,7 @@ class ProbedClient(NamedTuple):
 
     Attributes:
       place: the cohort; its rows are those of the evaluation examples.
-      training_row: of the store of training examples, int32.
+      training_row: row of the store of training examples, int32.
       state: row of the client table; empty where no model depends on it.
     """
 

@@ -68,7 +68,7 @@ class ClientWithoutWeight(Client):
         Raises:
           UserError: always.
         """
-        raise UserError("as_fedjax: this algorithm weighs clients by their share of all examples; set total_examples.")
+        raise UserError("as_fedjax: this algorithm weights clients by their share of all examples; set total_examples.")
 
 
 class UnknownCounts(dict):
@@ -122,7 +122,7 @@ class Rounds:
           params: initial parameters, or Variables for a model with statistics.
 
         Raises:
-          UserError: when there are no parameters, or others than floats, or clients would be weighed by their numbers.
+          UserError: when parameters are missing or not floats, or clients would be weighted by their numbers.
         """
         model = params if isinstance(params, Variables) else Variables(params)
         is_float = lambda leaf: jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact)
@@ -133,7 +133,7 @@ class Rounds:
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
         by_number = lambda node: isinstance(node, AgnosticState)
         if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # weights would stay equal, silently
-            raise UserError("agnostic weighs clients by their numbers or domains, which FedJAX lacks; use fedwin.run.")
+            raise UserError("agnostic weights clients by their numbers or domains, which FedJAX lacks; use fedwin.run.")
         stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)

@@ -41,7 +41,7 @@ class Field(NamedTuple):
 
     Attributes:
       name: path of the leaf.
-      shape: in one record.
+      shape: its shape in one record.
       dtype: its name.
     """
 

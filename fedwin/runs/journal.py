@@ -325,7 +325,7 @@ def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]
         )
     rounds, seconds = journal.steady
     return {
-        "seed": seed,  # an integer also in summary.json, whose keys are texts
+        "seed": seed,  # an integer, even in summary.json, whose keys are texts
         "final_round": end,
         "diverged_at": journal.diverged_at,
         "divergence": None if journal.diverged_at is None else DIVERGENCE,

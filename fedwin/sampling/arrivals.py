@@ -21,7 +21,7 @@ class Jobs(NamedTuple):
     """Time and work of clients that are drawn together.
 
     Attributes:
-      seconds: from the start of each client to its arrival, float [n].
+      seconds: time from the start of each client to its arrival, float [n].
       work: share of the local steps that each takes, float32 [n]; None: all of them.
     """
 

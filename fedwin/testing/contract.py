@@ -47,7 +47,7 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
     """
     _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
-    with jax.debug_nans(False):  # NaN is in the place of what is not computed
+    with jax.debug_nans(False):  # NaN stands for what is not computed
         check_user_errors(builder, p, rounds)
         bench = Bench(builder, p, wrappers, rounds)
         check_loop(bench)

@@ -34,7 +34,7 @@ def test_every_algorithm_builds_by_name(name):
     [
         ("scaffold", {}, ["scaffold needs num_clients", "data.num_clients()"]),
         ("fedfa", FEDERATION, ["fedfa needs sample_batch"]),
-        ("agnostic", FEDERATION, ["agnostic weighs clients", "use fedwin.run"]),
+        ("agnostic", FEDERATION, ["agnostic weights clients", "use fedwin.run"]),
         ("fedavg", {"client_lr": None}, ["'fedavg' needs client_lr=..."]),
         ("fedavg", FEDERATION | {"wrap": ["dp:clip=1,noise=1"]}, ["dp: a FedJAX program draws its own cohorts"]),
         ("fedavg", {"total_examples": -5}, ["as_fedjax", "total_examples=-5"]),

@@ -74,7 +74,7 @@ RESNET_SILO = cifars(RESNET, SILO, ("alpha0", "iid"), FASHION)
 *SHAKESPEARE, STACKOVERFLOW = columns("ghb")
 
 # At trend scale, methods of both papers are run as in WIMA's tables, and so only once. Server momentum has the paper's
-# best value as far as it is legible, and that of the released code.
+# best value where it is legible, and that of the released code.
 TREND = {row.name: row.fields("trend") for row in wima.METHODS}
 
 
