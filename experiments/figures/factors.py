@@ -55,7 +55,7 @@ def compute(
       UserError: a run without checkpoints, fewer than two clients, or no replica.
     """
     if replicas < 1:
-        raise UserError(f"factors: replicas={replicas}; every client trains once at least.")
+        raise UserError(f"factors: replicas={replicas}; every client must train at least once.")
     if len(clients) == 1:
         raise UserError("factors: 1 client; with fewer than two nothing is averaged.")
     addresses_of = {}

@@ -251,7 +251,7 @@ def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats:
     flag, drawn = deciding_flag(config), clients_drawn(config)
     if sampler.rate is not None:
         raise UserError(
-            f"{flag} counts on a number of clients, and sampling={config.sampling} draws any number; omit one of them."
+            f"{flag} needs a fixed number of clients, and sampling={config.sampling} varies it; omit one of them."
         )
     if drawn > sampler.num_clients:
         raise UserError(f"{flag} draws {drawn} clients, and the federation has {sampler.num_clients}; lower it.")

@@ -106,7 +106,7 @@ class ServerOptions:
     )
     attack: str = option(
         "none",
-        "What attackers do, and which part of all clients attacks: none, sign_flip:clients=0.2, gaussian:std=1, "
+        "What attackers do, and which share of all clients attacks: none, sign_flip:clients=0.2, gaussian:std=1, "
         "label_flip:clients=10, backdoor:clients=0.1.",
     )
 
@@ -226,7 +226,7 @@ class ExecutionOptions:
     )
     window: Literal["auto", "device", "host", "file"] = option(
         "auto",
-        "Where windows, delays and old models of asynchronous servers are: device, host, file, auto.",
+        "Where windows, delays and old models of asynchronous servers are stored: device, host, file, auto.",
         operational=True,
     )
     examples: Literal["auto", "device", "stream"] = option(

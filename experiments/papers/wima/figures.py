@@ -24,7 +24,7 @@ FIGURE1 = settings.item(
 
 # Figure 2
 STARTS = (0.25, 0.5, 0.75)
-# Less than one of 10,000 rounds: a fork so much earlier takes the last model before the average starts into it.
+# Less than one of 10,000 rounds: a fork that much earlier takes the last model before the average starts into it.
 BEFORE = 5e-5
 
 
