@@ -58,7 +58,7 @@ class Nesterov:
 
 
 class Adam:
-    """Outer Adam with its corrections of the bias."""
+    """Outer Adam with its bias corrections."""
 
     def __init__(self):
         self.m = self.v = self.count = 0

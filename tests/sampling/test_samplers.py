@@ -64,7 +64,7 @@ def test_uniform_cohorts_are_those_of_earlier_versions():
 
 def test_weighted_cohorts_have_their_inclusion_probabilities():
     sampler = make_sampler("weighted", POPULATION)
-    # The own computation: two clients are too large and certain.
+    # Computed separately: two clients are too large and certain.
     expected = SIZES / SIZES.sum() * C
     for _ in range(3):
         certain = expected >= 1
