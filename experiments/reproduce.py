@@ -9,8 +9,8 @@
   fedwin reproduce --page
 
 Scales: smoke takes seconds, trend minutes (smaller data sets and networks stand in), paper is the papers' own. Runs
-are shared by all tables and figures that read them; those with stored results are drawn, --afresh trains them. The
-same command resumes after an interruption, and can be started several times with the same --out_dir: the processes
+are shared by all tables and figures that read them; those with stored results are only drawn, unless --afresh is given.
+The same command resumes after an interruption, and can be started several times with the same --out_dir: the processes
 share the runs. With --distributed they compute each run jointly.
 """
 

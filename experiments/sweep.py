@@ -48,7 +48,7 @@ def define_flags() -> dict[str, list[str]]:
     select = f"Metric that ranks the runs ({', '.join(METRICS)}); empty: accuracy or r2, with --val_fraction val_."
     flags.DEFINE_string("select", "", select)
     flags.DEFINE_string("readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.")
-    flags.DEFINE_integer("max_runs", MAX_RUNS, "Maximum runs of a grid; a larger one is an error.", lower_bound=1)
+    flags.DEFINE_integer("max_runs", MAX_RUNS, "Maximum number of runs of a grid; more are an error.", lower_bound=1)
     of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define()]
     return {"the grid": of_grid, **groups}
 

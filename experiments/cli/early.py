@@ -30,7 +30,7 @@ def quiet_start() -> None:
 
 
 def imported() -> None:
-    """Ends what `quiet_start` began: exempts what was imported from garbage collection, and makes that usual again."""
+    """Ends what `quiet_start` began: exempts what was imported from garbage collection, and collects as usual again."""
     if gc.get_threshold()[0] == IMPORTING:
         gc.freeze()
         gc.set_threshold(700)

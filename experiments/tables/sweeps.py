@@ -260,7 +260,7 @@ def averaging_note(sweep: Sweep) -> str:
     return (
         f"{sweep.readout}: mean over {scores.averaged_rounds(complete)}"
         f"{f' and {seeds} seeds' if seeds > 1 else ' of one seed'}{interval}; final: the last evaluation"
-        + (f"; in {stopped} runs seeds stopped early, and have means of as many rounds before" if stopped else "")
+        + (f"; seeds of {stopped} runs stopped early, and have means of as many rounds before" if stopped else "")
         + ("; pruned runs, which are not ranked: means before that round" if sweep.pruned else "")
     )
 

@@ -66,7 +66,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
       clients: a fraction of all clients (a float), rounded to the nearest number, or the number (an integer).
 
     Raises:
-      UserError: when there are fewer clients than that, or a fraction is rounded to none of them.
+      UserError: when there are fewer clients than that, or a fraction rounds to 0 of them.
 
     Example:
       >>> number_of_attackers("sign_flip", 0.2, 100), number_of_attackers("sign_flip", 3, 100)

@@ -64,7 +64,7 @@ def evaluated_clients(
       most as many of each as asked for.
 
     Raises:
-      UserError: the number is not one, or clients have no examples to be evaluated on, or more than TEST_BYTES.
+      UserError: it is not a number of clients, or clients have no examples to be evaluated on, or more than TEST_BYTES.
     """
     if text != "all" and not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
         raise UserError(f"eval_clients={text} must be 'all' or a number of clients, at least 1.")
