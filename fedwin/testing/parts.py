@@ -103,7 +103,7 @@ def check_loss(make, p=None):
     value = lambda params, batch: loss(params, p.variables.stats, batch, jax.random.key(0), info)
     number, stats = jax.eval_shape(value, params, batch)
     use = "return losses.masked_mean(values, batch)"
-    yield number.shape == (), f"the loss has the shape {list(number.shape)} and is no number; {use}"
+    yield number.shape == (), f"the loss has the shape {list(number.shape)} and is not a number; {use}"
     own = p.variables.stats
     yield tree.alike(stats, own), "the second value is not like the model's statistics; return (loss, stats)"
     of = jax.jit(jax.value_and_grad(value, has_aux=True), compiler_options=compile_options())
@@ -113,7 +113,7 @@ def check_loss(make, p=None):
     padded = jax.tree.map(lambda x: jnp.concatenate([x[:4], x[:2]]), rows) | {"mask": batch["mask"]}
     yield _same(of(params, padded), result, 1e-5), f"padding counts, the rows where batch['mask'] is 0; {use}"
     twice = jax.tree.map(lambda x: jnp.concatenate([x, x]), batch)
-    yield _same(of(params, twice), result, 1e-4), f"a batch twice over has another loss: it is no mean; {use}"
+    yield _same(of(params, twice), result, 1e-4), f"a batch twice over has a different loss: it is not a mean; {use}"
     yield _finite(of(params, batch | {"mask": jnp.zeros(6)})), f"a batch of padding alone gives NaN; {use}"
     yield _finite(of(tree.scale(1000.0, params), batch)), "logits in the hundreds give NaN or infinity; use losses.nll"
 

@@ -67,7 +67,7 @@ BROKEN = {
     "parameters alone": ("observer", observer(lambda r, m, s: s, lambda m, s: {"a": m.params}), "'a' has other parts"),
     "memory outside": ("observer", remembers, "a run that resumes reads another model"),
     "own error": ("observer", observer(lambda r, m, s: s["mean"]), r"TypeError in .*test_parts.py:\d+: tuple indices"),
-    "per example": ("loss", lambda values, batch: values, r"the shape \[6\] and is no number"),
+    "per example": ("loss", lambda values, batch: values, r"the shape \[6\] and is not a number"),
     "padding": ("loss", lambda values, batch: jnp.mean(values), "padding counts"),
     "sum": ("loss", lambda values, batch: values @ batch["mask"], "a batch twice over"),
     "empty": ("loss", lambda v, b: v @ b["mask"] / b["mask"].sum(), "of padding alone gives NaN"),
