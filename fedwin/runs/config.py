@@ -226,7 +226,7 @@ class ExecutionOptions:
     )
     window: Literal["auto", "device", "host", "file"] = option(
         "auto",
-        "Where windows, delays and old models of asynchronous servers are stored: device, host, file, auto.",
+        "Where windows, delays and old models of asynchronous servers are: device, host, file, auto.",
         operational=True,
     )
     examples: Literal["auto", "device", "stream"] = option(
