@@ -258,7 +258,7 @@ class Item(Reproduced):
       variants: variants of the third axis, within a cell.
       draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
       table: (paper, table) of the printed numbers; None: nothing is printed.
-      paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
+      paired: whether it is a table of our own, with 95 % intervals and paired differences from the first row.
     """
 
     rows: tuple[Variation, ...]

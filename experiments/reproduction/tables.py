@@ -57,7 +57,7 @@ def write_numbers(item: Item, results: Results, numbers: list[Value], path: path
             row |= {
                 "mean": mean.mean,
                 "half width of its 95 % interval": mean.half_width,
-                "difference to the first": difference.mean if difference else None,
+                "difference from the first": difference.mean if difference else None,
                 "half width of the difference's 95 % interval": difference.half_width if difference else None,
                 "seeds that count": f"{mean.seeds} of {mean.of_seeds}",
                 "MB sent": megabytes(results, value),
@@ -195,7 +195,7 @@ def legend(item: Item, numbers: list[Value]) -> str:
     counts = sorted({len(value.defined) for value in numbers if value.mean is not None})
     if not counts:
         return "No number yet: no run has finished."
-    parts = [f"Of one seed: {_descriptions(item, numbers)}."]
+    parts = [f"For one seed: {_descriptions(item, numbers)}."]
     jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
     one = "one seed, with the standard deviation over these evaluations in parentheses" if jumps else "one seed"
     if counts == [1]:
@@ -288,7 +288,7 @@ def megabytes(results: Results, value: Value) -> float | None:
 
 
 def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval, Interval | None]]:
-    """Returns position -> (mean, difference to the first row's model in the same column; None for that model)."""
+    """Returns position -> (mean, difference from the first row's model in the same column; None for that model)."""
     by_position: dict[Position, Value] = {value.cell.position: value for value in numbers}
     result: dict[Position, tuple[Interval, Interval | None]] = {}
     for position, value in by_position.items():
@@ -301,10 +301,10 @@ def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval
 def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
     text = (
-        f"Of one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
-        f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
-        "is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval. MB sent are "
-        "those of the seed with the most."
+        f"For one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
+        f"difference from the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. "
+        "(n) is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval. MB sent "
+        "are those of the seed with the most."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
     digits: dict[Position, int] = {

@@ -41,7 +41,7 @@ class ComparisonRow(NamedTuple):
     Attributes:
       metric: accuracy, or r2 for continuous labels.
       score: interval of the metric.
-      difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
+      difference: interval of the paired differences from the plain model of `reference`; None for that model itself.
       reference: the first method on the same data.
       megabytes: megabytes sent in all rounds of a seed.
     """
@@ -235,7 +235,7 @@ def text(rows: Sequence[ComparisonRow], summaries: Summaries) -> str:
     """Returns the table for the terminal."""
     interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(rows) else ""
     heading = f"mean over {scores.averaged_rounds(summaries)}{interval};"
-    heading += "\npaired differences to the plain model of the reference; final: the last evaluation"
+    heading += "\npaired differences from the plain model of the reference; final: the last evaluation"
     return f"{heading}\n{scores.plain_table([_head(rows)[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
 
 

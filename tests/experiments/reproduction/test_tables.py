@@ -26,7 +26,7 @@ def test_tables_name_what_is_averaged_and_what_follows_plus_minus():
     figure = item("ima/figure6a")
     found = [Value(each, {0: 90.0, 1: 91.0, 2: 92.0}, (120, 120), evaluations=20) for each in figure.cells("trend")]
     text = tables.section(figure, Fake(), found)
-    assert "Of one seed: mean accuracy (%) of the 20 evaluations after rounds 101 to 120." in text
+    assert "For one seed: mean accuracy (%) of the 20 evaluations after rounds 101 to 120." in text
     assert "Shown: mean over n seeds, +- their standard deviation." in text and "91.00 +- 1.00 (n = 3)" in text
 
 
