@@ -37,8 +37,8 @@ class Model(NamedTuple):
     >>> model = Model(init, apply, None, (), "mine", 10)
 
     Attributes:
-      apply: (Variables, batch, key, train) -> Output; batch['x'] is the normalized input, batch['mask'] is 0 for padded
-        rows, and key drives dropout.
+      apply: (Variables, batch, key, train) -> Output; batch['x'] is the normalized input, batch['mask'], if there is
+        one, is 0 for padded rows, and key, which is None in evaluation, drives dropout.
       classifier: (params, features) -> logits, the last layer alone; None if the network cannot be split.
       classifier_path: keys of the classifier's subtree in params, e.g. ('classifier',); () if it is unknown.
     """

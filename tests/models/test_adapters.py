@@ -19,8 +19,8 @@ from tests.refusals import refused
 
 class Plain(nn.Module):
     @nn.compact
-    def __call__(self, x, train):
-        x = nn.relu(nn.Conv(4, (3, 3))(x))
+    def __call__(self, x, train, mask):
+        x = nn.relu(nn.Conv(4, (3, 3))(x * mask[:, None, None, None]))
         x = nn.BatchNorm(use_running_average=not train)(x)
         x = nn.max_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1)
         x = nn.Dropout(0.5, deterministic=not train)(nn.Dense(6)(x))
@@ -34,7 +34,7 @@ def test_flax_module_without_cooperation():
     assert from_flax(Plain(), (8, 8, 1), classifier_path=("Dense_0",)).classifier is None
     apply = jax.jit(model.apply, static_argnums=3, compiler_options=compile_options())
     out = apply(variables, {"x": x}, jax.random.key(1), False)
-    theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False)
+    theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False, jnp.ones(len(x)))
     np.testing.assert_allclose(out.logits, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
     a, b = (apply(variables, {"x": x}, jax.random.key(k), True) for k in (1, 2))
@@ -130,9 +130,8 @@ def test_fedjax_model_equals_itself():
     variables, batch = jax.jit(model.init)(jax.random.key(0)), {"x": images(2, 28)}
     apply = jax.jit(model.apply, static_argnums=3)
     out = apply(variables, batch, jax.random.key(1), False)
-    np.testing.assert_allclose(
-        out.logits, jax.jit(theirs.apply_for_eval)(variables.params, batch), rtol=1e-4, atol=1e-5
-    )
+    want = jax.jit(theirs.apply_for_eval)(variables.params, batch)
+    np.testing.assert_allclose(out.logits, want, rtol=1e-4, atol=1e-5)
     train = apply(variables, batch, jax.random.key(1), True)
     want = jax.jit(theirs.apply_for_train)(variables.params, batch, jax.random.key(1))
     np.testing.assert_allclose(train.logits, want, rtol=1e-4, atol=1e-5)

@@ -102,7 +102,5 @@ def traced_shapes(name: str, input_shape, function, *args):
         raise
     except Exception as error:  # an external network may raise anything
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(
-            f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank: "
-            f"{reason}"
-        ) from error
+        what = f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank"
+        raise UserError(f"{what}: {reason}") from error

@@ -60,7 +60,7 @@ class _Module:
     def init(self, rngs, x, recorder: _LayerRecorder):
         """Returns (result of the module, its variables)."""
         with nn.intercept_methods(recorder):
-            return self.module.init_with_output(rngs, x, **self.arguments(False, None))
+            return self.module.init_with_output(rngs, x, **self.arguments(False, jnp.ones(len(x))))
 
     def apply(self, values, x, mask, rngs, train: bool, mutable, path):
         """Returns ((logits, features), updated collections)."""
@@ -161,7 +161,8 @@ def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
             return wrapped.apply(values, x, mask, {"dropout": key} if train else None, train, mutable, path)
 
         forward = lower_convolutions(forward) if lower else forward
-        (logits, features), updated = forward(values, batch["x"], batch.get("mask"), key)
+        mask = batch.get("mask", jnp.ones(len(batch["x"]), jnp.float32))  # batches without padding have none
+        (logits, features), updated = forward(values, batch["x"], mask, key)
         return Output(tree.at_least_float32(logits), features, updated.get("batch_stats", variables.stats))
 
     return apply

@@ -79,10 +79,8 @@ def from_haiku(
             )
         return (values[0], _in_floats(values[1])) if stateful else (values, ())
 
-    functions = NetworkFunctions(
-        init, *(_call(transformed, stateful, kwargs) for kwargs in (train_kwargs, eval_kwargs))
-    )
-    return from_functions(functions, sample_batch, num_classes, classifier_path, name)
+    train, evaluate = (_call(transformed, stateful, kwargs) for kwargs in (train_kwargs, eval_kwargs))
+    return from_functions(NetworkFunctions(init, train, evaluate), sample_batch, num_classes, classifier_path, name)
 
 
 def _in_floats(state):
