@@ -51,8 +51,9 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
             f"{owner}: init returns a {type(variables).__name__}; it must return fedwin.core.Variables(params, stats)."
         )
     for train in (True, False):
-        apply = lambda variables, batch, key: model.apply(variables, batch, key, train)
-        output = traced_shapes(owner, input_shape, apply, variables, batch, jax.random.key(0))
+        apply = lambda variables, batch, key: model.apply(variables, batch, key if train else None, train)
+        who = owner if train else f"{owner}, in evaluation, where key is None,"
+        output = traced_shapes(who, input_shape, apply, variables, batch, jax.random.key(0))
         _check_output(model.name, output, num_classes, label_shape)
         form = lambda stats: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stats)
         if train and form(output.stats) != form(variables.stats):

@@ -35,6 +35,10 @@ def hand_made(outputs=10, shape=lambda y: y, init=None, stats=(), new_stats=None
     return Model(init or first, apply, None, (), "mine", num_classes)
 
 
+def noisy(variables, batch, key, train):  # an evaluation has no key
+    return Output(jax.random.normal(key, (2, 10)), (), variables.stats)
+
+
 def test_too_few_outputs_are_refused():
     for outputs in (10, 12):
         model = hand_made(outputs, num_classes=outputs)
@@ -50,6 +54,7 @@ def test_too_few_outputs_are_refused():
         (hand_made(wrap=lambda *out: out[0]), "must return fedwin.models.Output"),
         (hand_made(init=lambda key: Variables(jnp.zeros((7, 10)))), "does not take examples of shape"),
         (hand_made(stats=jnp.zeros(3), new_stats=jnp.zeros(4)), "statistics unlike those of init"),
+        (hand_made()._replace(apply=noisy), "in evaluation, where key is None, does not take"),
     ],
 )
 def test_models_that_do_not_fit(model, words):
