@@ -36,10 +36,12 @@ class Layer(NamedTuple):
 
     Attributes:
       channels: channels of the feature map that was flattened to the layer's input; 0 for any other input.
+      vectors: whether the input is [B, n].
     """
 
     kind: str
-    channels: int = 0
+    channels: int
+    vectors: bool
 
 
 class _Recorder:
@@ -59,7 +61,7 @@ class _Recorder:
         if kind:
             vectors = bool(args) and getattr(args[0], "ndim", 0) == 2
             channels = before if vectors and args[0].shape[-1] != before else 0  # a base class's call may have reset it
-            self.layers[".".join(context.module.path)] = Layer(kind, channels)
+            self.layers[".".join(context.module.path)] = Layer(kind, channels, vectors)
         if getattr(out, "ndim", 0) == 4:
             self.channels = out.shape[-1]
         elif kind in ("dense", "embedding"):  # dropout and norms leave the order of a flattened map
@@ -73,10 +75,7 @@ def recorded(model: Model, input_shape: tuple[int, ...], input_dtype) -> tuple[d
     Both are empty for networks of other libraries; the path of the network itself is ''.
     """
     recorder = _Recorder(input_shape[-1] if len(input_shape) == 3 else 0)
-    batch = {
-        "x": jax.ShapeDtypeStruct((2, *input_shape), input_dtype),
-        "mask": jax.ShapeDtypeStruct((2,), jnp.float32),
-    }
+    batch = {"x": jax.ShapeDtypeStruct((2, *input_shape), input_dtype), "mask": jax.ShapeDtypeStruct((2,), jnp.float32)}
     apply = lambda variables, batch: model.apply(variables, batch, None, False)
     with nn.intercept_methods(recorder):
         jax.eval_shape(apply, jax.eval_shape(model.init, jax.random.key(0)), batch)

@@ -108,24 +108,25 @@ def _chain(path: str, modules, layers, arrays, indent: str) -> Iterator[str]:
         if "(" in step:
             yield f"{indent}{step.partition('(')[0].lower()}_{number}=nn.{step},"
         elif layer is not None:
-            del layers[layer]
-            yield f"{indent}{step}=nn.{_constructor(modules[layer], arrays, layer)},"
+            yield f"{indent}{step}=nn.{_constructor(modules[layer], arrays, layer, layers.pop(layer))},"
         elif child in modules:
             name = modules[child].torch_class.split("class ")[1].partition("(")[0]
             inner = _chain(child, modules, layers, arrays, indent + "    ")
             yield "\n".join([f"{indent}{step}={name}(OrderedDict(", *inner, f"{indent})),"])
 
 
-def _constructor(module: nn.Module, arrays: Mapping[str, Any], path: str) -> str:
+def _constructor(module: nn.Module, arrays: Mapping[str, Any], path: str, layer: Layer) -> str:
     """Returns PyTorch's constructor of a layer; raises UserError for a layer without one."""
-    if isinstance(module, GroupNorm) and module.epsilon == 1e-5:
+    # Groups of a flattened map are neighbors here, and channels in PyTorch.
+    if isinstance(module, GroupNorm) and module.epsilon == 1e-5 and (module.groups == 1 or layer.channels < 2):
         return f"GroupNorm({module.groups}, {len(arrays[f'params.{path}.scale'])})"
     if isinstance(module, BatchNorm) and module.epsilon == 1e-5:
-        return f"BatchNorm2d({len(arrays[f'params.{path}.scale'])})"
+        return f"BatchNorm{1 if layer.vectors else 2}d({len(arrays[f'params.{path}.scale'])})"
     if not isinstance(module, nn.Dense) and not _is_plain(module):
         raise UserError(
-            f"layout=torch: '{path}' is no dense layer, norm of fedwin.models.layers with epsilon=1e-5, or convolution "
-            f"of images with a square window, even padding, and neither dilation nor groups; export with --layout=jax."
+            f"layout=torch: '{path}' is no dense layer, norm of fedwin.models.layers with epsilon=1e-5 (and one group "
+            f"after a flattened map), or convolution of images with a square window, even padding, and neither "
+            f"dilation nor groups; export with --layout=jax."
         )
     *window, inputs, outputs = arrays[f"params.{path}.kernel"].shape
     bias = "" if module.use_bias else ", bias=False"

@@ -129,10 +129,7 @@ def test_without_a_compiler_nothing_is_missing_once_the_library_exists(use_onedn
 @pytest.mark.parametrize(
     "broken, reason",
     [
-        (
-            dict(find_onednn=lambda: (_ for _ in ()).throw(onednn.Missing("oneDNN 3 is not installed"))),
-            "not installed",
-        ),
+        (dict(find_onednn=lambda: (_ for _ in ()).throw(onednn.Missing("oneDNN 3 is not installed"))), "not installed"),
         (dict(find_compiler=unfound), "no C"),
         (dict(find_compiler=lambda: "false"), "fails to compile"),
     ],
@@ -222,12 +219,7 @@ def test_a_compiler_that_hangs_or_fails_leaves_nothing(native, monkeypatch, capf
 
 @pytest.mark.parametrize(
     "change",
-    [
-        dict(images=2),
-        dict(dtype=jnp.float64),
-        dict(g=dict(inside=(2, 1))),
-        dict(g=dict(padding=((0, 0), (-1, 0)))),
-    ],
+    [dict(images=2), dict(dtype=jnp.float64), dict(g=dict(inside=(2, 1))), dict(g=dict(padding=((0, 0), (-1, 0))))],
 )
 def test_small_and_cropped_convolutions_and_other_types_do_not_suit(change):
     g = Geometry((32, 32), (3, 3), (1, 1), NONE, (1, 1), (1, 1), None)

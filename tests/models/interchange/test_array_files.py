@@ -119,10 +119,7 @@ def test_nothing_in_a_state_dict_is_executed(tmp_path):
     refused("without running code", interchange.read, tmp_path / "old.pth")
 
 
-@pytest.mark.parametrize(
-    "offset, size, stride",
-    [(0, (2, 2), (2, 1)), (-1, (1,), (1,)), (0, (2,), (-1,))],
-)
+@pytest.mark.parametrize("offset, size, stride", [(0, (2, 2), (2, 1)), (-1, (1,), (1,)), (0, (2,), (-1,))])
 def test_a_tensor_beyond_its_storage_is_refused(offset, size, stride):
     with pytest.raises(pickle.UnpicklingError):
         torch_files._tensor(np.zeros(3, np.float32), offset, size, stride)

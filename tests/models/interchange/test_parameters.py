@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -11,7 +12,7 @@ import pytest
 
 from fedwin import models
 from fedwin.core import Variables
-from fedwin.models import interchange
+from fedwin.models import interchange, layers
 from fedwin.runs.checkpoint import leaf_name, leaves_of
 from tests.models.interchange.torch_state import CASES, examples, golden, state_of
 from tests.refusals import refused
@@ -91,16 +92,20 @@ class Flattened(nn.Module):
     """A flattened image passes a norm and dropout before the first dense layer."""
 
     steps: tuple[str, ...] = ()
+    norm: Callable = lambda x: nn.BatchNorm(use_running_average=True, name="norm")(x)
 
     @nn.compact
     def __call__(self, x, train: bool = False):
-        x = x.reshape(len(x), -1)
-        x = nn.BatchNorm(use_running_average=True, name="norm")(x)
+        x = self.norm(x.reshape(len(x), -1))
         x = nn.Dropout(0.5, deterministic=not train)(x)
         return nn.Dense(5, name="head")(nn.Dense(7, name="dense")(x))
 
     def torch_modules(self):
         return self.steps
+
+
+def with_norm(norm):
+    return models.from_flax(Flattened(("Flatten()", "norm", "dense", "head"), norm), (8, 8, 2))
 
 
 class Dilated(nn.Module):
@@ -115,14 +120,21 @@ class Dilated(nn.Module):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 1), 10), "the network 'vit' has no PyTorch form"),
-        (lambda: models.from_flax(Dilated(), (8, 8, 1)), "'conv' is no dense layer, .* neither dilation nor groups"),
-        (lambda: models.from_flax(Flattened(("norm", "dense", "head")), (8, 8, 1)), "'norm' is no dense layer,"),
-        (lambda: models.from_flax(Flattened(("dense", "head")), (8, 8, 1)), "of 'Flattened' .* its layer 'norm'"),
+        (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 2), 10), "the network 'vit' has no PyTorch form"),
+        (lambda: models.from_flax(Dilated(), (8, 8, 2)), "'conv' is no dense layer, .* neither dilation nor groups"),
+        (lambda: models.from_flax(Flattened(("norm", "dense", "head")), (8, 8, 2)), "'norm' is no dense layer,"),
+        (lambda: models.from_flax(Flattened(("dense", "head")), (8, 8, 2)), "of 'Flattened' .* its layer 'norm'"),
+        (lambda: with_norm(lambda x: layers.GroupNorm(2, name="norm")(x)), "'norm' is no .* one group after a"),
     ],
 )
 def test_networks_without_a_form_in_pytorch_are_refused(make, words):
-    refused(f"^layout=torch: .*{words}", convert, make(), shapes_of(make()), (8, 8, 1))
+    refused(f"^layout=torch: .*{words}", convert, make(), shapes_of(make()), (8, 8, 2))
+
+
+def test_a_batch_norm_of_vectors_is_pytorchs_for_vectors():
+    model = with_norm(lambda x: layers.BatchNorm(name="norm")(x, False))
+    arrays = jax.tree.map(lambda leaf: np.zeros(leaf.shape), shapes_of(model))
+    assert "norm=nn.BatchNorm1d(128)," in convert(model, arrays, (8, 8, 2))[1]
 
 
 def test_what_follows_a_flattened_image_has_its_channels_moved(tmp_path):
@@ -200,9 +212,7 @@ def test_what_does_not_fit_is_one_line(change, names, words, mlp, tmp_path):
 
 def test_a_name_that_is_mapped_to_null_is_left_out(mlp, tmp_path):
     model, own, theirs = mlp
-    path, map = (
-        save(tmp_path / "model.npz", theirs | {"head.weight": np.zeros((2, 2), np.float32)}),
-        tmp_path / "m.json",
-    )
+    path = save(tmp_path / "model.npz", theirs | {"head.weight": np.zeros((2, 2), np.float32)})
+    map = tmp_path / "m.json"
     map.write_text(json.dumps({"head": None}))
     assert same(load(path, model, (8, 8, 1), str(map)).leaves, own)

@@ -12,11 +12,7 @@ SEQUENTIAL = {"0": "stem", "1": "stem_norm", "14": "classifier"} | {
     str(3 + 3 * stage + block): f"stage{stage + 1}_block{block + 1}" for stage in range(3) for block in range(3)
 }
 CASES = {
-    "lenet5": (
-        "lenet5",
-        (32, 32, 3),
-        {"0": "conv1", "3": "conv2", "7": "dense1", "9": "dense2", "11": "classifier"},
-    ),
+    "lenet5": ("lenet5", (32, 32, 3), {"0": "conv1", "3": "conv2", "7": "dense1", "9": "dense2", "11": "classifier"}),
     "resnet20": ("resnet20", (32, 32, 3), SEQUENTIAL),
     "batch_norm": ("resnet18:variant=plain,norm=bn,width=4", (16, 16, 3), {"linear": "classifier"}),
 }
