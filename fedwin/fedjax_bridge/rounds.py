@@ -13,15 +13,7 @@ from fedwin.core import Algorithm, Client, Cohort, Observer, Phase, Variables
 from fedwin.engine.placement import replicated
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.fedjax_bridge.cohort import (
-    Capacity,
-    Member,
-    Padding,
-    client_number,
-    cohort_members,
-    pack,
-    required_padding,
-)
+from fedwin.fedjax_bridge.cohort import Capacity, Member, Padding, client_number, cohort_members, pack, required_padding
 from fedwin.residence.rows import row_shapes
 from fedwin.tree import PyTree
 
