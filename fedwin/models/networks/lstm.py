@@ -100,7 +100,7 @@ class LanguageModel(nn.Module):
     usual=((80,), 90),
 )
 def shakespeare_lstm(input_shape, num_classes, *, predict: Predict = "all"):
-    """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids."""
+    """FedJAX's character model: embedding 8, two LSTMs of 256, tanh after each, 820,522 parameters for 90 ids."""
     return LanguageModel(num_classes, 8, 256, 2, predict, tanh=True, padded=True, initializer="haiku")
 
 
