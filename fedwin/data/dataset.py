@@ -219,7 +219,7 @@ PARTITIONS = Registry(
 )
 
 
-def floor_of_share(share: float, total):
+def floor_of_share(share: float | np.ndarray, total):
     """Returns floor(share * total), 29 of 100 for 0.29, whose product is 28.999... in binary."""
     return np.floor(share * total + 1e-9).astype(np.int64)
 

@@ -40,15 +40,11 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
         runs = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], num_clients)
         return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
     by_class = rows_by_class(labels, dataset.num_classes)
-    best, smallest_deviation = np.zeros((len(by_class), num_clients), int), np.inf
-    for _ in range(tries):
-        counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
-        deviation = counts.sum(0).std()
-        if deviation < smallest_deviation:
-            best, smallest_deviation = counts, deviation
-    size = len(labels) // num_clients
-    moved = int(np.maximum(best.sum(0) - size, 0).sum())
-    return pack(dataset, rebalance(assign_examples(by_class, best, rng), size, rng), "ghb_code", moved=moved)
+    draws = (draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng) for _ in range(tries))
+    drawn = assign_examples(by_class, min(draws, key=lambda counts: counts.sum(0).std()), rng)
+    lists = rebalance(drawn, len(labels) // num_clients, rng)
+    moved = sum(np.setdiff1d(after, before).size for before, after in zip(drawn, lists))
+    return pack(dataset, lists, "ghb_code", moved=moved)
 
 
 def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:

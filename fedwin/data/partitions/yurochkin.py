@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedwin.data.dataset import PARTITIONS, Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition, floor_of_share
 from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
 from fedwin.data.partitions.pack import check_counts, labels_of, pack, with_classes
 from fedwin.data.rng import generator
@@ -27,7 +27,9 @@ def yurochkin(
 
         pi_k = 0 for clients that already hold N / K examples, then pi <- pi / sum(pi)
 
-    All N examples are assigned. Draws whose smallest client has fewer than min_size examples are repeated.
+    All N examples are assigned: a class is cut at N_c times the cumulative shares, rounded down. As in the authors'
+    code, a rounding error there may give the last client one example of a class although its share is 0. Draws whose
+    smallest client has fewer than min_size examples are repeated.
 
     Args:
       alpha: concentration, > 0; inf gives equal shares.
@@ -82,7 +84,8 @@ def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> 
         share = shares[c] * below
         if share.sum() <= 0:
             share = below.astype(float)
-        cuts = np.floor(np.cumsum(share / share.sum())[:-1] * size).astype(np.int64)
+        until = np.cumsum(share / share.sum())[:-1]
+        cuts = floor_of_share(until, size) if alpha == math.inf else np.floor(until * size).astype(np.int64)
         counts[c] = np.diff(cuts, prepend=0, append=size)
         num_held += counts[c]
     return counts
