@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.dataset import Dataset, Partition, floor_of_share, offsets
 from fedwin.data.partitions.pack import build, finish
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
@@ -17,8 +17,7 @@ FIXED = ("natural", "csv")
 
 def most_of_class(total: int, classes: int, factor: float, c: int) -> int:
     """Returns floor(N / C factor^(-c / (C - 1))), the most examples that class c of C keeps of N."""
-    # Not times a power of 1 / factor: 50 * 49 * (1 / 49) is below 50.
-    return int(total / classes / factor ** (c / (classes - 1)))
+    return int(floor_of_share(factor ** (-c / (classes - 1)), total / classes))
 
 
 def long_tail(dataset: Dataset, factor: float, seed: int) -> np.ndarray:
@@ -53,7 +52,8 @@ def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed:
         if len(lost := np.setdiff1d(train["y"], train["y"][split.order])):
             text = f"imbalance={factor:g}: the partition leaves out all examples of class {lost[0]}"
             warnings.warn(f"{text}; other clients or another --partition_seed may have some.", stacklevel=3)
-        return split._replace(order=rows[split.order].astype(np.int32))
+        report = {**split.report, "left_out": len(dataset.train["y"]) - len(split.order)}
+        return split._replace(order=rows[split.order].astype(np.int32), report=report)
     split = build(choice, dataset, num_clients, seed)
     remains = np.isin(split.order, rows)
     client = np.repeat(np.arange(split.num_clients), split.sizes)[remains]
