@@ -106,7 +106,7 @@ def noise(*, std: Positive = 0.5, levels: Levels = "drawn") -> Shift:
       std: the largest level.
 
     Source: Li et al. 2022, https://arxiv.org/abs/2102.02079, with levels=rising; their code draws z anew whenever an
-    example is read, and its levels begin at 0.
+    example is read, and its levels begin at 0 (it calls std, as here a standard deviation, a variance).
 
     Example:
       >>> noise(std=2, levels="rising").of_clients(4, seed=0)[0].tolist()

@@ -130,7 +130,7 @@ def test_a_client_is_tested_on_the_end_of_its_series(tmp_path):
     assert dataset.train["x"][:3].tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
     assert dataset.train["y"].tolist() == [4, 5, 6, 8, 10, 12] and dataset.test["y"].tolist()[:3] == [7, 8, 9]
     assert dataset.test["x"][0].tolist() == [3, 4, 5] and dataset.test_natural.ids.tolist() == ["ann", "eve"]
-    refused("client 'ann': 10 values are too few for windows of 8", data.load, "npz:window=8", tmp_path)
+    refused("10 values are too few for window=8, horizon=1, test_share=0.2", data.load, "npz:window=8", tmp_path)
     for idle in ("horizon=2", "test_share=0.3", "window=3,num_classes=2", "window=3,task=sequence"):
         refused(f"npz: .*{idle.partition('=')[0]}.* leave", data.load, f"npz:{idle}", tmp_path)
     refused("client 'a': .* finite numbers", data.from_series, {"a": np.full(9, np.nan)}, window=2)

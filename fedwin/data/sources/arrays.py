@@ -106,7 +106,7 @@ def from_series(
         first = len(values) - max(int(floor_of_share(test_share, len(values))), 1)
         t = np.arange(first, len(values)) if tested else np.arange(window + horizon - 1, first)
         if first < window + horizon:
-            raise UserError(f"{where}: {len(values)} values are too few for windows of {window}, {horizon} ahead.")
+            raise UserError(f"{where}: {len(values)} values are too few for {window=}, {horizon=}, {test_share=}.")
         x = values[t[:, None] + np.arange(1 - window, 1) - horizon]
         return {"x": x.astype(np.float32), "y": values[t].reshape(len(t), -1)[:, 0].astype(np.float32)}
 

@@ -70,7 +70,7 @@ def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndar
 
     The style is scale and shift of the brightness of each image [N, 2], or None.
     """
-    bank = NOISE * rng.standard_normal((BANK // prototypes[0].size, *prototypes.shape[1:]), np.float32)
+    bank = NOISE * rng.standard_normal((max(BANK // prototypes[0].size, 1), *prototypes.shape[1:]), np.float32)
     drawn = rng.integers(0, len(bank), len(labels))
     result = np.empty((len(labels), *prototypes.shape[1:]), np.uint8)
     for start in range(0, len(labels), 1024):

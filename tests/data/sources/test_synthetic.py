@@ -123,3 +123,8 @@ def test_stackoverflow_rows_are_well_formed():
     assert (features["x"][:, 0] == 1).all()
     np.testing.assert_array_equal(features["x"][:, 1:], np.where(features["y"][:, :-1] == 2, 0, features["y"][:, :-1]))
     assert set(np.unique((features["y"] == 2).sum(1))) == {0, 1}
+
+
+def test_an_image_may_be_larger_than_the_bank_of_noise(monkeypatch):
+    monkeypatch.setattr("fedwin.data.sources.synthetic_images.BANK", 1)
+    assert len(data.load("digit5_synthetic:per_domain=1,tests=1").train["y"]) == 5
