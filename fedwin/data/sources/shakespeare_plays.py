@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, floor_of_share
 from fedwin.data.formats import files, plays
 from fedwin.data.formats.clients import flatten
 from fedwin.data.rng import generator
@@ -78,7 +78,7 @@ def shakespeare_plays(
     if clients > len(texts):
         raise UserError(f"shakespeare_plays: clients={clients}, but there are {len(texts)} plays; give 1 to that many.")
     encoded = {name: text.encode("latin-1", "replace") for name, text in texts.items()}
-    cut = {name: int((1 - test_share) * len(text)) for name, text in encoded.items()}
+    cut = {name: int(floor_of_share(1 - test_share, len(text))) for name, text in encoded.items()}
     train = {name: text[: cut[name]] for name, text in encoded.items()}
     test = {name: text[cut[name] :] for name, text in encoded.items()}
     held = {"+".join(own): own for own in deal(list(encoded), clients, seed)}

@@ -26,22 +26,22 @@ def ids(text):
     return [FIRST + place if place >= 0 else OOV for place in places]
 
 
-def expected(name):
+def expected(name, tenths=9):
     """(training stream, test stream) of a play."""
     text = TEXTS[name]
     text = text[text.index("ACT I") :].replace("\r", "").replace("\t", " ").strip()
-    cut = int(0.9 * len(text))
+    cut = tenths * len(text) // 10
     return [np.array([BOS, *ids(part), EOS]) for part in (text[:cut], text[cut:])]
 
 
 def test_a_client_is_a_play_from_its_first_act_on(tmp_path):
     write_plays(tmp_path)
     tarred(tmp_path / "plays.tar.xz", taken(tmp_path), "w:xz")
-    dataset = data.load(f"shakespeare_plays:length={LENGTH},clients=3", tmp_path)
+    dataset = data.load(f"shakespeare_plays:length={LENGTH},clients=3,test_share=0.8", tmp_path)
     assert sorted(dataset.natural.ids) == list(TEXTS) and dataset.task == "sequence" and dataset.num_classes == 90
     for examples, clients, side in ((dataset.train, dataset.natural, 0), (dataset.test, dataset.test_natural, 1)):
         for k, name in enumerate(clients.ids):
-            stream, rows = expected(name)[side], clients.client(k)
+            stream, rows = expected(name, 2)[side], clients.client(k)
             x, y = (examples[key][rows].ravel() for key in ("x", "y"))
             np.testing.assert_array_equal(x[: len(stream) - 1], stream[:-1])
             np.testing.assert_array_equal(y[: len(stream) - 1], stream[1:])
