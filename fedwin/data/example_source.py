@@ -48,7 +48,7 @@ class ExampleSource:
 
     Args:
       features: name -> array, memory map or Images, all of the same length.
-      threads: number of decoding threads, by default one per core. They run in parallel
+      threads: number of decoding threads, by default one per core, at most 16. They run in parallel
         because Pillow and file reads release the interpreter lock.
 
     Raises:
