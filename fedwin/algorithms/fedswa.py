@@ -6,7 +6,7 @@ momentum and weight decay.
 form=code is the released code instead, which differs from the paper: rho = 0 and server_lr = 1 (the server takes the
 mean), and FedSWA starts at twice the client learning rate (peak = 2).
 
-Unlike SCAFFOLD's control, FedMoSWA's m weighs recent c_i more. c_i is a mean of gradients, for plain SGD the paper's
+Unlike SCAFFOLD's control, FedMoSWA's m weights recent c_i more. c_i is a mean of gradients, for plain SGD the paper's
 c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. The paper has
 gamma = 0.2; form=code has 0.4, but 1 in the first round, and divides x - y_i by J_i lr (1 + rho) / 2 instead of
 sum_j eta_j, which is larger.
