@@ -133,8 +133,7 @@ def _plane(arguments: Runs, options: Any) -> Answer:
         # Some methods evaluate another model than clients receive, and an address may name a read-out.
         further = {"received model": trained.received}
         further |= {} if models.address(arguments[0]).readout == "model" else named
-        subject = f"clients {', '.join(map(str, ids))}"
-        subject += f" after round {trained.round}"
+        subject = f"clients {', '.join(map(str, ids))} after round {trained.round}"
     else:
         items = list(named.items())
         corners, further, subject = dict(items[:3]), dict(items[3:]), "three models"

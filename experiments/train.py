@@ -56,9 +56,8 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
         for (name, readout), (label, fraction) in CURVES.items()
     ]
     path = root / "accuracy.png"
-    seeds = "3 seeds; every fifth round"
     drawn = curves.compute(series, every=SETTING["eval_every"], limits=(0, 1))
-    curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
+    curves.draw(drawn, path, "Digits, one class per client, 3 of 100 clients per round (3 seeds; every fifth round)")
     return path
 
 

@@ -44,9 +44,7 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
         one_of("readouts", model, known)
     curves = []
     for label, table in tables.items():
-        for model in available[label]:
-            if models and model not in models:
-                continue
+        for model in (model for model in available[label] if not models or model in models):
             name = label if len(models) == 1 else model if len(tables) == 1 else f"{label}: {model}"
             for seen in (True, False):
                 values = table[f"{model}.{metric}"][table["seen"] == seen].astype(float)

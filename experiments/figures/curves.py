@@ -59,8 +59,9 @@ def by_seed(
     where = f"'{label}': " if label else ""
     if known and not found:
         raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}; name another metric or read-out.")
-    if not found:
-        raise UserError(f"{where}there is no evaluation of {readout} to draw.")
+    if not found or (every > 1 and not any(map(max, found.values()))):
+        after = f" after a multiple of {every} rounds (--every)" * (every > 1)
+        raise UserError(f"{where}there is no evaluation of {readout} to draw{after}.")
     end, lost = max(map(max, found.values())), diverged_at(lines, readout)
     counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in stopped
     return {seed: own for seed, own in found.items() if counts(seed)} or found
@@ -78,7 +79,8 @@ def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray
     seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped, label=source.label).values()
     shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
     if not all(shown):
-        raise UserError(f"'{source.label}' has no evaluation after a round yet; continue the run.")
+        remedy = "it diverged before one: leave it out" if source.diverged else "continue the run"
+        raise UserError(f"'{source.label}' has no evaluation after a round yet; {remedy}.")
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
@@ -102,9 +104,7 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
       UserError: the evaluations have no such number.
     """
     found: dict[int, dict[int, float]] = {}
-    for line in source.lines:
-        if line["round"] not in rounds:
-            continue
+    for line in (line for line in source.lines if line["round"] in rounds):
         value = line["bytes_down"] + line["bytes_up"] if x == "bytes" and "bytes_up" in line else line.get(x)
         if value is None:
             remedy = "train it with --clock=bandwidth" if x == "simulated_seconds" else "choose another --x"
@@ -146,7 +146,8 @@ def compute(
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
         entry = {"label": source.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])}
-        if x == "round" and (ends := sorted(diverged_at(source.lines, source.readout).values())):
+        lost = {**diverged_at(source.lines, source.readout), **source.diverged}
+        if x == "round" and (ends := sorted(lost.values())):
             entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     if not entries:

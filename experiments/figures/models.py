@@ -102,9 +102,8 @@ def named(
         names = [each.label for each in addresses]
         if len(set(names)) < len(names):
             names = [f"{a.directory}@{m.round}:{a.readout}" for a, m in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"'{name}' is given twice; give different models.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"'{twice[0]}' is given twice; give different models.")
     if labels and not len(set(labels)) == len(labels) == len(texts):
         raise UserError(f"{len(set(labels))} different label(s) for {len(texts)} model(s); give one each.")
     return models[0], {name: model.variables for name, model in zip(labels or names, models)}

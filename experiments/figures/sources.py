@@ -1,13 +1,15 @@
 """Learning curves of runs and packed runs."""
 
+import dataclasses
 import pathlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedwin.callbacks.scores import main_metric
 from fedwin.errors import UserError
 from fedwin.observers import OBSERVERS, wima_name
 from fedwin.registry.ranges import one_of
+from fedwin.runs.config import Config
 
 from .. import records
 from ..records import Json, Line
@@ -21,6 +23,7 @@ class Series(NamedTuple):
       since: the first round that is shown; before its start a window average equals the model.
       config: fields of Config.
       stopped: seeds that were stopped early.
+      diverged: seed -> round in which it diverged, of a finished run; also between two evaluations.
     """
 
     label: str
@@ -29,14 +32,12 @@ class Series(NamedTuple):
     since: int = 0
     config: Json = {}
     stopped: Collection[int] = ()
+    diverged: Mapping[int, int] = {}
 
 
 def readouts(lines: Iterable[Line]) -> list[str]:
     """Returns the names of all read-outs that were evaluated, in order."""
-    names: dict[str, None] = {}
-    for line in lines:
-        names |= dict.fromkeys(name for name, value in line.items() if isinstance(value, dict))
-    return list(names)
+    return list(dict.fromkeys(name for line in lines for name, value in line.items() if isinstance(value, dict)))
 
 
 def readout_name(read: str) -> str:
@@ -69,15 +70,13 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
       labels: one per path; empty: the runs' own.
 
     Raises:
-      UserError: a path is not a run, or is one without evaluations; no run has a read-out of `wanted`; or too few
-        labels, or too many.
+      UserError: a path is not a run, or is one without evaluations; no run has a read-out of `wanted`; wrong labels.
     """
-    if labels and len(labels) != len(paths):
-        raise UserError(f"{len(labels)} label(s) for {len(paths)} run(s); give one each.")
+    if labels and not len(set(labels)) == len(labels) == len(paths):
+        raise UserError(f"{len(set(labels))} different label(s) for {len(paths)} run(s); give one each.")
     runs = [records.read(path) for path in paths]
-    for path, run in zip(paths, runs):
-        if not run.lines:
-            raise UserError(f"{path} has no evaluation yet; continue the run.")
+    if empty := [path for path, run in zip(paths, runs) if not run.lines]:
+        raise UserError(f"{empty[0]} has no evaluation yet; continue the run.")
     available = dict.fromkeys(name for run in runs for name in readouts(run.lines))
     for name in wanted:
         one_of("readouts", name, available)
@@ -89,9 +88,10 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
         own = [readout for readout in readouts(run.lines) if readout in (wanted or available)]
         # A single read-out is not named in the label.
         named = len(own) > 1 or len(wanted) > 1
+        config = dataclasses.asdict(Config()) | run.config  # a packed run's has no defaults
         for readout in own:
             label = f"{name}: {readout}" if named else name
-            curves.append(Series(label, run.lines, readout, config=run.config, stopped=run.stopped))
+            curves.append(Series(label, run.lines, readout, 0, config, run.stopped, run.diverged))
     return curves
 
 

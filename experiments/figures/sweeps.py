@@ -78,7 +78,7 @@ def of_runs(
         return str(choice._replace(params={k: v for k, v in choice.params.items() if (of, k) != (field, inner)}))
 
     numbers: dict[str, dict[float, list[float]]] = {}
-    taken = set[tuple[str, float, int]]()
+    taken, datasets = set[tuple[str, float, int]](), dict[str, str]()
     for source in series:
         config, readout = source.config, source.readout
         if field == "observe":
@@ -88,17 +88,25 @@ def of_runs(
                 continue
             config, readout = config | {"observe": own}, rest("observe", own[0])
         value = _value(source.label, config, parameter)
-        names = [rest("algorithm", config.get("algorithm", "?"))]
-        names += [rest("wrap", text) for text in config.get("wrap", [])]
+        names = [
+            rest("algorithm", config.get("algorithm", "?")),
+            *(rest("wrap", text) for text in config.get("wrap", [])),
+        ]
         name = " + ".join(names) + (f": {readout}" if readout != "model" else "")
-        places = {(name, value, line["seed"]) for line in source.lines}
+        seeds = {line["seed"] for line in source.lines}
+        places = {(name, value, seed) for seed in seeds}
         if places & taken:  # they would count as further seeds
             same = f"{source.label}: another run has '{name}' with the same {parameter} and seed"
             raise UserError(f"{same}; draw runs that differ in {parameter} alone.")
+        dataset = config.get("dataset", "")
+        if field != "dataset" and datasets.setdefault(name, dataset) != dataset:
+            raise UserError(f"{source.label}: '{name}' on {dataset} and on {datasets[name]}; draw a figure of each.")
         taken |= places
-        means = [values.mean() if len(values) else math.nan for _, values in curves.last_rounds(source, metric, last)]
-        if curves.diverged_at(source.lines, source.readout).keys() >= {line["seed"] for line in source.lines}:
-            means = [math.nan] * len(means)  # the last rounds are those before, and too favorable
+        if source.diverged.keys() | curves.diverged_at(source.lines, source.readout).keys() >= seeds:
+            # The last rounds are those before, and too favorable.
+            means = [math.nan for _ in curves.by_seed(source.lines, source.readout, metric, label=source.label)]
+        else:
+            means = [values.mean() for _, values in curves.last_rounds(source, metric, last)]
         numbers.setdefault(name, {}).setdefault(value, []).extend(means)
     return numbers
 

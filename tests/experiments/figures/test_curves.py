@@ -44,6 +44,7 @@ def test_pictures(tmp_path):
     found = curves.compute(many, target=0.3, limits=(0, 1))
     assert found["curves"][2]["rounds"] == list(range(2, 11)) and found["limits"] == [0, 1]
     drawn(found, tmp_path)
+    assert curves.compute([many[0]._replace(diverged={1: 12})])["curves"][0]["lost"] == [12]  # after its evaluations
     drawn(curves.compute(many[:2], "loss", log=True), tmp_path)
     drawn(curves.compute([Series("nan", [line(0, 0, "nan"), line(0, 1, 0.5)])]), tmp_path)
 
@@ -68,11 +69,12 @@ def test_the_axis_shows_bytes_and_time(tmp_path):
 
 def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     run = records.read(finished)
-    lines = run.lines
+    lines, config = run.lines, {name: value for name, value in run.config.items() if name != "batch_size"}
     assert run.name == "fedavg" and run.config["num_clients"] == 8 and len(lines) == 10
-    records.write(tmp_path / "stored.tar.xz", records.Record({"config": run.config | {"algorithm": "mine"}}, lines))
+    records.write(tmp_path / "stored.tar.xz", records.Record({"config": config | {"algorithm": "mine"}}, lines))
     both = sources.series([finished, tmp_path / "stored.tar.xz"], ["wima2"])
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2" and both[1].lines == lines
+    assert both[1].config["batch_size"] == 32  # the default, which a packed run leaves out
     every = curves.draw(curves.compute(sources.series([finished], labels=["_A"])), None, "").axes[0]
     assert [text.get_text() for text in every.get_legend().texts] == [" _A: model", " _A: wima2"]
     assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
@@ -94,7 +96,9 @@ def test_misuse(finished, tmp_path):
         (lambda: sources.series([tmp_path / "gone.tar.xz"]), "No such file"),
         (lambda: sources.series([tmp_path / "gone"]), "neither the directory"),
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
-        (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
+        (lambda: sources.series([finished], labels=["a", "b"]), "2 different label"),
+        (lambda: sources.series([finished, finished], labels=["a", "a"]), "1 different label"),
+        (lambda: curves.compute([Series("a", [line(0, r, 0.5) for r in (0, 5)])], every=9), "'a': .* multiple of 9"),
         (lambda: curves.compute(sources.series([finished]), "acuracy"), "^'fedavg: model': .*model has accuracy, loss"),
         (lambda: curves.compute([], limits=(0.9, 0.1)), "target and lowest < highest must be"),
         (lambda: curves.compute([], target=0.0, log=True), "finite numbers > 0 with --log"),

@@ -30,8 +30,9 @@ def test_sweeps_read_their_parameter_from_runs():
     both = [series, series._replace(config=config | {"algorithm": "ghb:tau=9"})]
     found = sweeps.of_runs(both, "algorithm.tau", last=9)
     assert found == {"ghb + ima": {5: [pytest.approx(0.25)], 9: [pytest.approx(0.25)]}}
-    lost = series._replace(lines=[*series.lines, line(0, 5, 0.5, "nan")])
-    assert np.isnan(sweeps.of_runs([lost], "clients_per_round")["ghb:tau=5 + ima"][3]).all()
+    lost = [series._replace(lines=series.lines[:count], diverged={0: 7}) for count in (5, 1)]  # between evaluations
+    for each in (*lost, series._replace(lines=[*series.lines, line(0, 5, 0.5, "nan")])):
+        assert np.isnan(sweeps.of_runs([each], "clients_per_round")["ghb:tau=5 + ima"][3]).all()
     # A read-out has the parameters of its own observer.
     observing = config | {"observe": ["swa", "wima:window=5", "wima:window=9"]}
     lines = [line(0, r, r / 10, readout=f"wima{w}") for w in (5, 9) for r in range(5)]
@@ -41,6 +42,8 @@ def test_sweeps_read_their_parameter_from_runs():
     refused("no read-out to draw over observe.window", sweeps.compute, none, "observe.window")
     twice = series._replace(label="b", config=config | {"batch_size": 9})
     refused("b: another run has.*algorithm.tau alone", sweeps.of_runs, [series, twice], "algorithm.tau")
+    other = twice._replace(config=config | {"clients_per_round": 4, "dataset": "mnist"})
+    refused("on mnist and on ; draw a figure of each", sweeps.of_runs, [series, other], "clients_per_round")
     for parameter, message in (("nosuch", "--nosuch"), ("partition", "a number"), ("partition.tau", "a number")):
         refused(message, sweeps.of_runs, [series], parameter)
     refused("without a result", sweeps.compute, {"a": {1: []}}, "alpha")
@@ -56,6 +59,7 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     drawn(found, tmp_path)
     for count, words in ((1, "no evaluation after a round yet"), (2, "1 round")):
         refused(f"'jagged'.*{words}", smoothness.compute, [Series("jagged", jagged[:count])])
+    refused("'jagged'.* it diverged before", smoothness.compute, [Series("jagged", jagged[:1], diverged={0: 1})])
     for compute, *more in ((smoothness.compute,), (targets.compute, [0.3])):
         refused("'jagged': metric 'loss2': model has ", compute, [Series("jagged", jagged)], *more, "loss2")
     assert smoothness.draw(found, None, "").axes[0].get_xlabel().endswith("10 rounds (mean of 2 seeds, dots: seeds)")
