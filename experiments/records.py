@@ -17,7 +17,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.files import SUMS, parse_json, read_bytes, read_verified, replace_bytes
-from fedwin.runs.directory import read_config
+from fedwin.runs.directory import FOLDERS, read_config, verified_summary
 from fedwin.runs.metrics_log import Line, read_lines
 
 # JSON data of config.json, summary.json and figures.
@@ -101,6 +101,8 @@ def read(path: str | pathlib.Path) -> Record:
     path = pathlib.Path(path)
     if os.path.isdir(path):
         config = config_of(path)
+        if (path / SUMMARY).is_file():
+            verified_summary(path)  # refuses one that is none
         record = _of_directory(path)
         return dataclasses.replace(record, about=record.about | {"config": config}, directory=path)
     if not path.name.endswith(SUFFIX):
@@ -145,7 +147,7 @@ def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
         subfolders.sort()
         if CONFIG in files:
             directories.append(pathlib.Path(place))
-            subfolders.clear()  # checkpoints and events
+            subfolders[:] = [name for name in subfolders if name not in FOLDERS]  # others may hold runs
     return directories
 
 

@@ -27,19 +27,19 @@ def read_lines(path: str | os.PathLike) -> list[Line]:
     """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
 
     Raises:
-      UserError: it can't be read, has been altered (SHA256SUMS), or a line is not an evaluation.
+      UserError: it can't be read, has been altered (SHA256SUMS) or removed, or a line is not an evaluation.
     """
     path = pathlib.Path(path)
     try:
         texts = read_verified(path.parent, path.name).split(b"\n")
     except FileNotFoundError:
+        if (path.parent / SUMS).is_file():  # of a finished run
+            raise UserError(f"{path} is gone; restore it, or run again in another --out_dir.") from None
         return []
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); restore it, or choose another --out_dir.") from error
     lines = []
-    for number, text in enumerate(texts):
-        if not text:
-            continue
+    for number, text in ((number, text) for number, text in enumerate(texts) if text):
         try:
             line = parse_json(text)
             if not (isinstance(line["seed"], int) and isinstance(line["round"], int) and line["round"] >= 0):

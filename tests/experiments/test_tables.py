@@ -63,7 +63,7 @@ def test_diverged_seeds_are_named():
 
 
 def test_runs_below_a_folder(tmp_path):
-    for name, done in (("a", True), ("below/b", False)):
+    for name, done in (("a", True), ("a/below/b", False)):
         place = tmp_path / name
         (place / "checkpoints" / "config.json").mkdir(parents=True)
         config = {"algorithm": "fedavg", "dataset": "digits", "num_rounds": 8, "seeds": ["0", 1]}

@@ -41,8 +41,7 @@ def test_a_second_process_is_refused_before_it_reads_data(copied, monkeypatch):
 
 def test_readers_take_no_lock(copied):
     with locked(copied):
-        assert fedwin.load(copied).round == 12
-        assert "finished" in runs_command.table(str(copied.parent))
+        assert fedwin.load(copied).round == 12 and "finished" in runs_command.table(str(copied.parent))
 
 
 # Writes that fail
@@ -128,6 +127,8 @@ def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
     metrics(unfinished).unlink()
     refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run_in, RUN, unfinished)
     assert capfd.readouterr() == ("", "")
+    (unfinished / "SHA256SUMS").touch()  # of a finished run
+    refused("metrics.jsonl is gone; restore it", read_lines, metrics(unfinished))
 
 
 @pytest.mark.parametrize("line", [b"\x00\xff\xfe\n", b'{"round": 4, "model": {}}\n'])

@@ -42,8 +42,7 @@ def test_a_run_leaves_what_it_should(finished):
     assert set(last) == {"seed", "round", "model", "wima3", "ema", "train_loss", "bytes_down", "bytes_up"}
     parameters = sum(v.size for k, v in leaves(directory, 12).items() if k.startswith("params."))
     # SCAFFOLD sends two models each way to 4 clients in 12 rounds.
-    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters
-    assert summary["traces"] == 1
+    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters and summary["traces"] == 1
     assert summary["seeds"][0]["final_round"] == 12 and summary["seeds"][0]["diverged_at"] is None
     mean = np.mean([line["wima3"]["accuracy"] for line in lines(directory)[-2:]])
     assert summary["over_seeds"]["wima3"]["accuracy"]["mean"] == pytest.approx(mean)
