@@ -24,7 +24,7 @@ def subject(text: str) -> str | Config:
       UserError: a directory that is not a run's, or whose configuration has been altered, or that imports code which
         the user has not named.
     """
-    if not os.path.isdir(text):
+    if not os.path.isdir(text) and os.sep not in text.partition(":")[0]:
         return text
     values = config_of(text)
     plugins.load_for(pathlib.Path(text), values["imports"])

@@ -162,9 +162,7 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     found: Fields = {}
     for name, value in config.items():
         texts = value if isinstance(value, list) else [value]
-        if name in PATHS or not all(isinstance(text, str) for text in texts):
-            continue
-        for text in texts:
+        for text in texts if name not in PATHS and all(isinstance(text, str) for text in texts) else ():
             with contextlib.suppress(UserError):
                 found |= {f"{name}.{key}": each for key, each in parse(text).params.items()}
     return found
@@ -193,12 +191,12 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | Non
     kept = thinned(rounds, mean, most)
     axes: dict[str, list] = {"round": rounds[kept].tolist()}
     series = sources.Series(readout, record.lines)
-    for axis in curves.AXES:
+    for axis in [axis for axis in curves.AXES if axis != "round"]:
         with contextlib.suppress(UserError):  # not every evaluation has it
-            if axis != "round":
-                axes[axis] = rounded(curves.places(series, rounds[kept], axis))
+            axes[axis] = rounded(curves.places(series, rounds[kept], axis))
     found = {"readout": readout, "metric": metric, "final": final, "last": float(mean[-1]), "best": best, "axes": axes}
-    found["score"] = found["last"] if final[0] is None else final[0]
+    lost = record.diverged.keys() >= {*record.seeds}  # the newest evaluation is from before
+    found["score"] = None if lost else found["last"] if final[0] is None else final[0]
     found["mean"] = rounded(mean[kept].tolist())
     return plain(found | ({"std": rounded(values.std(0, ddof=1)[kept].tolist())} if len(values) > 1 else {}))
 
@@ -247,14 +245,13 @@ def _facts(record: Record, name: str) -> dict[str, str]:
 def _numbers(record: Record) -> Fields:
     config, lines = DEFAULTS | record.config, record.lines
     newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
-    seconds = list(record.seconds.values())
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
     simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     numbers = {
         "round": min(newest.values(), default=0),
         "num_rounds": config["num_rounds"],
         "MB": comparison.megabytes(lines, newest) if counted else None,
-        "seconds": sum(map(float, seconds)) if seconds else None,
+        "seconds": sum(map(float, record.seconds.values())) if record.seconds else None,
         "simulated_seconds": max(simulated, default=None),
     }
     return {name: value for name, value in numbers.items() if value is not None}

@@ -62,6 +62,7 @@ BENCH = [
 LISTS = [
     ("list", "fedwin list algorithms|"),
     ("citation nosuch", "no citation for 'nosuch'"),
+    ("citation runs/gone", "runs/gone: this is not the directory of a run"),
     ("citation fieldless", "fieldless | not a run's configuration"),
 ]
 EXPORT = [("export", "name one model | fedwin export DIR"), ("export run", "--out=model.safetensors")]

@@ -102,6 +102,8 @@ def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
     assert run["settings"]["state"] == "unfinished" and run["settings"]["round"] == 2
     accuracy = next(curve for curve in run["curves"] if (curve["readout"], curve["metric"]) == ("model", "accuracy"))
     assert accuracy["score"] == pytest.approx(100 * json.loads(lines[2])["model"]["accuracy"])
+    (tmp_path / "half" / "summary.json").write_text("{")
+    refused("half/summary.json is not this run's summary", runs.read, tmp_path / "half", "half")
 
 
 class Scripts(html.parser.HTMLParser):
@@ -151,8 +153,7 @@ def test_long_curves_are_thinned_and_their_numbers_are_not(tmp_path):
         best, place = (row[table["head"].index(name)] for name in ("best", "in round"))
         for curve in run["curves"]:
             rounds = curve["axes"]["round"]
-            assert 300 < len(curve["mean"]) <= 500
-            assert rounds[0] == 0 and rounds[-1] == 3_000
+            assert 300 < len(curve["mean"]) <= 500 and rounds[0] == 0 and rounds[-1] == 3_000
             if curve["metric"] == "accuracy":
                 assert place in rounds and best == pytest.approx(max(curve["mean"]), rel=1e-3)
 
@@ -197,6 +198,8 @@ def test_a_seed_that_diverged_has_ended_and_counts_in_no_mean(tmp_path):
     ended = records.Record(record.about, lines, {"seeds": {"1": {"diverged_at": 9}}})
     last = [100 * line["model"]["accuracy"] for line in lines[11:21]]
     assert runs.of_record(ended, "a").curves[0]["final"] == [pytest.approx(np.mean(last)), None]
+    lost = records.Record(record.about, lines, {"seeds": {"0": {"diverged_at": 21}, "1": {"diverged_at": 9}}})
+    assert [runs.of_record(each, "a").curves[0]["score"] is None for each in (ended, lost)] == [False, True]
 
 
 def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
