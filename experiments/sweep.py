@@ -53,13 +53,13 @@ def define_flags() -> dict[str, list[str]]:
     return {"the grid": of_grid, **groups}
 
 
-def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str, Config]:
+def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Config]:
     """Returns the metric that selects the best run, and `base` with the evaluation that it needs.
 
     Raises:
       UserError: runs do not have the metric, or no examples are held out for it.
     """
-    holds_out = bool(base.val_fraction) or "val_fraction" in axes
+    holds_out = bool(base.val_fraction) or 0.0 not in axes.get("val_fraction", [0.0])  # in every run
     continuous = LOSSES.entries[LOSSES.check(base.loss).name].facts["continuous"]
     select = select or "val_" * holds_out + ("r2" if continuous else "accuracy")
     others = () if "loss" in axes else ("accuracy",) if continuous else ("r2", "rmse")

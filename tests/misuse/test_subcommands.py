@@ -36,6 +36,7 @@ REPRODUCE = [
 SWEEP = [
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --select=rmse --model=digits_mlp", "select=rmse | accuracy, loss"),
+    ("sweep --grid=val_fraction=0,0.2 --select=val_loss", "select=val_loss: no examples are held out"),
     ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "readout=wima must be one of model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
     ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
