@@ -60,7 +60,7 @@ def by_seed(
     if known and not found:
         raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}; name another metric or read-out.")
     if not found or (every > 1 and not any(map(max, found.values()))):
-        after = f" after a multiple of {every} rounds (--every)" * (every > 1)
+        after = f" after a multiple of {every} rounds (--every)" if every > 1 else ""
         raise UserError(f"{where}there is no evaluation of {readout} to draw{after}.")
     end, lost = max(map(max, found.values())), diverged_at(lines, readout)
     counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in stopped
@@ -104,7 +104,9 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
       UserError: the evaluations have no such number.
     """
     found: dict[int, dict[int, float]] = {}
-    for line in (line for line in source.lines if line["round"] in rounds):
+    for line in source.lines:
+        if line["round"] not in rounds:
+            continue
         value = line["bytes_down"] + line["bytes_up"] if x == "bytes" and "bytes_up" in line else line.get(x)
         if value is None:
             remedy = "train it with --clock=bandwidth" if x == "simulated_seconds" else "choose another --x"

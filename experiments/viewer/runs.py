@@ -162,7 +162,9 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     found: Fields = {}
     for name, value in config.items():
         texts = value if isinstance(value, list) else [value]
-        for text in texts if name not in PATHS and all(isinstance(text, str) for text in texts) else ():
+        if name in PATHS or not all(isinstance(text, str) for text in texts):
+            continue
+        for text in texts:
             with contextlib.suppress(UserError):
                 found |= {f"{name}.{key}": each for key, each in parse(text).params.items()}
     return found

@@ -39,7 +39,9 @@ def read_lines(path: str | os.PathLike) -> list[Line]:
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); restore it, or choose another --out_dir.") from error
     lines = []
-    for number, text in ((number, text) for number, text in enumerate(texts) if text):
+    for number, text in enumerate(texts):
+        if not text:
+            continue
         try:
             line = parse_json(text)
             if not (isinstance(line["seed"], int) and isinstance(line["round"], int) and line["round"] >= 0):

@@ -68,10 +68,17 @@ def test_a_directory_depends_on_its_point_alone():
 
 def test_a_command_makes_its_config_again():
     config = dataclasses.replace(
-        BASE, algorithm="fedcm:alpha=0.1", partition='csv:path="/a b/split.csv"', imports=["my methods.py", "other"],
-        wrap=["ima:window=5,start=0.75", "local_bn"], shuffle=False, eval_val=True, val_fraction=0.1, client_lr=1e-9,
+        BASE,
+        algorithm="fedcm:alpha=0.1",
+        partition='csv:path="/a b/split.csv"',
+        wrap=["ima:window=5,start=0.75", "local_bn"],
+        imports=["my methods.py", "other"],
+        shuffle=False,
+        eval_val=True,
+        val_fraction=0.1,
+        client_lr=1e-9,
         seeds=[3, 4],
-    )  # fmt: skip
+    )
     known = flags.FlagValues()
     config_flags.define(known)
     flags.DEFINE_multi_string("import", [], "", flag_values=known)
