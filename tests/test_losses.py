@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin import losses, testing
-from tests.algorithms.identities import (
-    classifier_runs,
-    differ,
-    leaves,
-    same,
-)
+from tests.algorithms.identities import classifier_runs, differ, leaves, same
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -38,10 +38,7 @@ def test_fednovas_norm_is_the_sum_of_the_coefficients_of_the_gradients(rho, mu, 
 
 @pytest.mark.parametrize(
     "optimizer, choice, words",
-    [
-        (optax.adam(1.0), "fednova", "clients must use SGD"),
-        (optax.sgd(1.0, 0.5), "fednova:mu=0.5", "momentum"),
-    ],
+    [(optax.adam(1.0), "fednova", "clients must use SGD"), (optax.sgd(1.0, 0.5), "fednova:mu=0.5", "momentum")],
 )
 def test_what_fednova_does_not_count_is_refused(optimizer, choice, words):
     refused(words, testing.classification(optimizer=optimizer).build, choice)

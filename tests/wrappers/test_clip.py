@@ -24,10 +24,7 @@ def one_round(choice, steps, *wrappers):
     return testing.trajectory(p, p.build(choice, *built), 1)[0]
 
 
-@pytest.mark.parametrize(
-    "choice",
-    ["fedavg", "feddyn:alpha=0.1", "fedhbm", "fedgma:threshold=0.8,mode=hard"],
-)
+@pytest.mark.parametrize("choice", ["fedavg", "feddyn:alpha=0.1", "fedhbm", "fedgma:threshold=0.8,mode=hard"])
 def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
     clipped, less = one_round(choice, STEPS, f"clip:norm={NORM}"), one_round(choice, BOUNDED)
     # Server, its state, and what stays with clients: all of it follows from the bounded steps.
