@@ -49,9 +49,7 @@ JAX_CONFIGURATION = {
     "fedwin.experiments.tools.peers.fedjax_peer": "a process of its own",
 }
 # Module-level state that functions change -> why there is no better place.
-MUTABLE = {
-    "fedwin.plugins._loaded_hashes": "a user's module is imported once per process; its source is recorded then",
-}
+MUTABLE = {"fedwin.plugins._loaded_hashes": "a user's module is imported once per process; its source is recorded then"}
 # Tests of what all layers and binaries have in common.
 ACROSS = ("misuse",)
 # Methods that change a list, dict or set.

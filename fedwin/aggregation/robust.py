@@ -148,8 +148,7 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
 
     def combine(steps, weights, present):
         counted = present & jnp.all(jnp.isfinite(steps), 1)
-        steps = jnp.where(counted[:, None], steps, 0)
-        weights = jnp.where(counted, weights, 0)
+        steps, weights = jnp.where(counted[:, None], steps, 0), jnp.where(counted, weights, 0)
 
         def iterate(_, v):
             b = weights / jnp.maximum(smoothing, jnp.sqrt(jnp.sum(jnp.square(steps - v), 1)))

@@ -102,10 +102,7 @@ class RunCallbacks:
     """
 
     def __init__(
-        self,
-        callbacks: Iterable[Callback] = (),
-        num_rounds: int = 0,
-        listeners: Iterable[Callable[[Line], None]] = (),
+        self, callbacks: Iterable[Callback] = (), num_rounds: int = 0, listeners: Iterable[Callable[[Line], None]] = ()
     ):
         first = multi_process.is_first()
         self.callbacks, self.listeners = (tuple(callbacks), tuple(listeners)) if first else ((), ())

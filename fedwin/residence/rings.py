@@ -43,6 +43,18 @@ def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.nda
     return np.where(numbers >= base, numbers - base, np.where(stored, index, zero)).astype(np.int32)
 
 
+def newest_vectors(like: PartialRing, node) -> PartialRing:
+    """Returns a PartialRing with the newest vectors of a window's ring buffer, where its weighted means read them."""
+    base = int(node.count) - 1
+    if base < 0 or not getattr(node, "weighted", ()):
+        return like
+    numbers, earlier = vectors_leaving(base, 1, like.ages), np.zeros(like.earlier.shape, like.dtype)
+    earlier[: len(numbers)] = np.asarray(node.ring[numbers % like.slots])
+    entered = like.entered.at[0].set(np.asarray(node.ring[np.array([base % like.slots])])[0])
+    leaving = leaving_indices(base, numbers, like)
+    return dataclasses.replace(like, entered=entered, earlier=earlier, base=np.int32(base), leaving=leaving)
+
+
 def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
     """Returns a fresh state with room for its ring buffers on the device.
 
@@ -152,7 +164,7 @@ class OffloadedWindows(ClientTable):
         def ring(name, node):
             if name in self.rings:
                 self.rings[name].restore(node.ring, int(node.count))
-                return fresh[name]
+                return newest_vectors(fresh[name], node)
             return node.ring
 
         if self.models is not None:

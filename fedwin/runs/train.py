@@ -26,10 +26,7 @@ PATIENCE = {True: 2.0, False: 10.0}
 # The share of these seconds that a dispatch is planned for: clients differ in size, and the machine may be shared.
 PLANNED_SHARE = 0.7
 
-_COMPILING = (
-    "/jax/core/compile/backend_compile_duration",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration",
-)
+_COMPILING = ("/jax/core/compile/backend_compile_duration", "/jax/core/compile/jaxpr_to_mlir_module_duration")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,8 +138,7 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
         down = phase.broadcast(params, state.inner)
         return (down, state.own.norm) if clipping.adapts else down
 
-    def received(down):
-        return down if clipping.adapts else (down, clipping.norm)
+    received = lambda down: down if clipping.adapts else (down, clipping.norm)
 
     def client(down, c):
         down, norm = received(down)

@@ -259,10 +259,7 @@ def ima(
         return dropped_epochs(base, first, period)
 
     return Wrapper(
-        "ima",
-        wrap,
-        rate=unchanged if schedule == "none" else rate,
-        epochs=epochs if schedule == "epoch" else unchanged,
+        "ima", wrap, rate=unchanged if schedule == "none" else rate, epochs=epochs if schedule == "epoch" else unchanged
     )
 
 

@@ -70,9 +70,7 @@ FOLDERS = [
     ("--init_from=gone@1", "gone/checkpoints | No such file | check the path"),
     ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),
 ]
-DATA = [
-    ("--partition=csv:path=columns.csv", "columns.csv | user_id is missing"),
-]
+DATA = [("--partition=csv:path=columns.csv", "columns.csv | user_id is missing")]
 CODE = [
     (f"--import={LONG_NAME}.py", "no such file"),
     (f"--import={LONG_NAME}", "no module of this name"),

@@ -108,6 +108,19 @@ def test_old_models_are_those_of_their_round(kind, most, held, tmp_path):
     residence.close()
 
 
+@pytest.mark.parametrize("count", [0, 1, 4, 13])
+def test_weighted_means_are_read_before_the_first_dispatch(count):
+    """As the first evaluation of a fork reads them."""
+    begin = lambda: engine.RunState((), (), (), (), {"w": window.init(LENGTH, (9,), weighted=5)}, jnp.int32(0), ())
+    fresh, saved, weights = rings.allocate(begin(), ROUNDS), begin(), np.arange(1.0, 6) * (np.arange(5) < count)
+    for vector in np.random.default_rng(0).standard_normal((count, LENGTH)).astype(np.float32):
+        saved = saved._replace(observers={"w": window.push(saved.observers["w"], vector, (9,))})
+    residence = OffloadedWindows(DeviceTable(1), fresh, lambda name, *of: MemoryStore(*of), None, lambda run: None)
+    both = jax.device_put(residence.restore(saved, fresh)), saved
+    np.testing.assert_array_equal(*(window.weighted_mean(run.observers["w"], weights) for run in both))
+    residence.close()
+
+
 def test_room_is_that_of_the_vectors_which_leave():
     for ages in ((1,), (0,), (9,), (2, 9, 4), (3, 3)):
         for rounds in (1, 4, 12):

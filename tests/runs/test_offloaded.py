@@ -135,9 +135,10 @@ def test_a_damaged_file_is_refused_with_one_line(folder, places, tmp_path):
 @pytest.mark.slow
 def test_forks_take_rows_and_windows_with_them(places, tmp_path):
     """Into a longer run too, whose window grows with it."""
-    for source, place in (("file", "file"), ("file", "device"), ("device", "host")):
+    for source, place in (("file", "device"), ("file", "file"), ("device", "host")):
         fork = run(tmp_path / f"{source}_{place}", place, fork_from=f"{places[source]}@10")
         same(fork, places["device"], rounds=(15,), after=10)
+        assert lines(fork)[0] == lines(tmp_path / "file_device")[0]  # before the first dispatch
     longer = dict(num_rounds=20, observe=["wima:window=19"], checkpoint_every=0, keep_rounds=[10])
     ends = []
     for place in ("file", "device"):

@@ -90,10 +90,7 @@ def test_labels_of_two_levels_stay_together(prepared):
 
 @pytest.mark.parametrize(
     "text, message",
-    [
-        ("tfds:name=tiny,test=validation", "validation"),
-        ("tfds:name=absent_set", "'absent_set' is not prepared"),
-    ],
+    [("tfds:name=tiny,test=validation", "validation"), ("tfds:name=absent_set", "'absent_set' is not prepared")],
 )
 def test_what_is_not_there_is_named(prepared, text, message):
     refused(message, data.load, text, prepared)
