@@ -34,7 +34,7 @@ def finetune(
     Args:
       epochs: local epochs, which need not be whole.
       part: 'all', 'classifier' or 'features', as in --init_from.
-      lr: learning rate; none: that of the first round (--client_lr).
+      lr: learning rate; none: that of the first round (--client_lr; with --lr_warmup the low rate it starts from).
 
     Returns:
       The Personalizer 'finetune', or 'finetune_<part>'.
