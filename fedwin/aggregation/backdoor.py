@@ -103,7 +103,8 @@ def backdoor(
         y, length = c.examples["y"], c.index.shape[0]
         check_labels("backdoor", y)
         trigger.check(c.examples["x"].shape[1:], c.examples["x"].shape[1:])
-        exact = fractions.Fraction(str(share))
+        # Products with the numbers of examples must fit 64 bits.
+        exact = fractions.Fraction(str(share)).limit_denominator(10**9)
         # Of the first n of a client's examples, floor(share n) are poisoned, at even gaps.
         spread = np.diff(np.arange(length + 1) * exact.numerator // exact.denominator) > 0
         chosen = attacks & jnp.asarray(spread) & (jnp.arange(length) < c.size)

@@ -64,11 +64,13 @@ def test_boosts_and_rounds_of_an_attack():
     attack = ATTACKS.build("backdoor:boost=2,start=3,stop=5", images().setting)
     boosted = attack.corrupt(core.mean_step({"x": np.ones(1, np.float32)}, 3), None)
     assert float(boosted.value["x"][0]) == 2 and attack.during == (3, 5)
+    c = images().client(0)._replace(index=jnp.zeros(60_000, int), size=60_000)
+    third = ATTACKS.build("backdoor:target=2,share=0.3333333333333333,size=1", images().setting).poison(c, True)
+    assert int((third.info["train"] - c.info["train"])[2]) == 20_000
 
 
 def test_no_share_and_no_attackers_are_no_attack():
-    p = images()
-    method = p.build("fedavg")
+    method = (p := images()).build("fedavg")
     for choice in ("backdoor:share=0,boost=5,size=1", "backdoor:clients=0"):
         attack = ATTACKS.build(choice, p.setting)
         assert aggregation.attacked(method, attack) is method and attack.trigger is not None

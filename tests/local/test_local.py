@@ -190,8 +190,7 @@ def test_muon_is_five_newton_schulz_steps_of_corrected_momentum():
     optimizer, w, m = muon(weight_decay=0.1, matrix_lr=2.0), draw(0), 0
     state, update = optimizer.init(w), jax.jit(optimizer.update)
     for t in (1, 2, 3):
-        g = draw(t)
-        found, state = update(g, state, w)
+        found, state = update(g := draw(t), state, w)
         m = 0.95 * m + 0.05 * g
         x = (0.95 * m / (1 - 0.95 ** (t + 1)) + 0.05 * g / (1 - 0.95**t)).T
         x = x / np.linalg.norm(x)
