@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from fedwin import core, local, losses
-from fedwin.local.optimizers import muon
 
 
 def client(size, n_max=None, total=40, key=0):
@@ -182,19 +181,3 @@ def test_the_optimizer_receives_the_current_parameters():
         train({"w": jnp.float32(1)}, client(10)).params["w"] for train in (inside, solver(epochs=2, weight_decay=0.3))
     )
     np.testing.assert_allclose(y, expected, rtol=1e-6)
-
-
-def test_muon_is_five_newton_schulz_steps_of_corrected_momentum():
-    """The momentum of Nesterov's form, each part corrected for its bias; decay and rate of matrices of their own."""
-    draw = lambda seed: np.random.default_rng(seed).normal(size=(5, 3)).astype(np.float32)
-    optimizer, w, m = muon(weight_decay=0.1, matrix_lr=2.0), draw(0), 0
-    state, update = optimizer.init(w), jax.jit(optimizer.update)
-    for t in (1, 2, 3):
-        found, state = update(g := draw(t), state, w)
-        m = 0.95 * m + 0.05 * g
-        x = (0.95 * m / (1 - 0.95 ** (t + 1)) + 0.05 * g / (1 - 0.95**t)).T
-        x = x / np.linalg.norm(x)
-        for _ in range(5):
-            a = x @ x.T
-            x = 3.4445 * x + (2.0315 * a @ a - 4.775 * a) @ x
-        np.testing.assert_allclose(found, -2 * (x.T + 0.1 * w), rtol=1e-4, atol=1e-5)
