@@ -129,7 +129,7 @@ CASES = {
     "a loss of two": (own("loss", lambda params, batch: 0.0), "a round with loss 'own' fails | takes 2 positional"),
     "a wrapper of none": (
         own("wrap", Wrapper("own", lambda algorithm: None)),
-        "wrapper 'own' | return a core.Algorithm",
+        "wrapper 'own' | return core.Algorithm",
     ),
     "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
 }

@@ -227,7 +227,7 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
         (dict(asynchronous="", deadline=1e-9), "deadline=1e-09: nobody arrives in time in any round; raise it"),
         (dict(algorithm="mime"), "'mime' is not known to work with updates from several models; choose one of fedacg"),
         (dict(sampling="weighted"), "draws the next client of all that are free; omit --sampling=weighted"),
-        (dict(sampling="poisson", asynchronous="", deadline=2.0), "sampling=poisson draws any number"),
+        (dict(sampling="poisson", asynchronous="", deadline=2.0), "sampling=poisson varies it"),
         (dict(asynchronous="", over_selection=4, clients_per_round=6), "draws 24 clients, and the federation has 20"),
         (dict(aggregate="median"), "shortens stale steps, which aggregate=median compares; set staleness=constant"),
         (dict(model="resnet18:norm=bn"), "BatchNorm's statistics are those of one model"),
