@@ -93,6 +93,11 @@ def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:
     return found
 
 
+def rounds_of_divergence(source: Series) -> dict[int, int]:
+    """Returns seed -> the round in which it diverged, also between two evaluations of a finished run."""
+    return {**diverged_at(source.lines, source.readout), **source.diverged}
+
+
 def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
     """Returns where evaluations stand on the horizontal axis: means over the seeds that have all of them [R].
 
@@ -148,8 +153,7 @@ def compute(
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
         entry = {"label": source.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])}
-        lost = {**diverged_at(source.lines, source.readout), **source.diverged}
-        if x == "round" and (ends := sorted(lost.values())):
+        if x == "round" and (ends := sorted(rounds_of_divergence(source).values())):
             entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     if not entries:

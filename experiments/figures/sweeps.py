@@ -102,7 +102,7 @@ def of_runs(
         if field != "dataset" and datasets.setdefault(name, dataset) != dataset:
             raise UserError(f"{source.label}: '{name}' on {dataset} and on {datasets[name]}; draw a figure of each.")
         taken |= places
-        if source.diverged.keys() | curves.diverged_at(source.lines, source.readout).keys() >= seeds:
+        if curves.rounds_of_divergence(source).keys() >= seeds:
             # The last rounds are those before, and too favorable.
             means = [math.nan for _ in curves.by_seed(source.lines, source.readout, metric, label=source.label)]
         else:

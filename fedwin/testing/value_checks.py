@@ -19,8 +19,9 @@ EMPTY = 2
 def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
     """Runs rounds client by client and checks every number that a client or the server returns.
 
-    Every client runs twice: the places of c.index beyond c.size contain other clients' examples the first time, and
-    more places an example of NaNs the second time, when c.slot is another one, too. Its results must be the same.
+    Every client runs three times: the places of c.index beyond c.size contain other clients' examples the first time,
+    an example of NaNs the second time, when c.slot is another one, too, and there are more such places the third time.
+    A client whose results differ, at the third time by more than rounding, reads padding or c.slot.
 
     Args:
       algorithm: as its builder returns it, before wrappers, so that errors name the user's functions.
@@ -79,27 +80,30 @@ def _checked_round(p: Problem, algorithm: Algorithm, clients, poison: int, rows,
 
 
 def _with_poison(p: Problem) -> tuple[Problem, int]:
-    """Returns the problem with an example of NaNs after all others, and that example's number."""
+    """Returns the problem with an example of NaNs after all others and a larger n_max, and that example's number."""
 
     def longer(values):
         fill = jnp.nan if jnp.issubdtype(values.dtype, jnp.inexact) else 0
         return jnp.concatenate([values, jnp.full((1, *values.shape[1:]), fill, values.dtype)])
 
     number = len(jax.tree.leaves(p.store.examples)[0])
-    return p._replace(store=p.store._replace(examples=tree.map(longer, p.store.examples))), number
+    store = p.store._replace(examples=tree.map(longer, p.store.examples))
+    return p._replace(store=store, n_max=p.n_max + EMPTY), number
 
 
 def _checked_update(phase: core.Phase, client, down, c: core.Client, poison: int) -> core.Update:
     """Returns a client's Update, after checking that it is finite and independent of padding."""
-    update, places = client(down, c), np.arange(len(c.index) + EMPTY)
-    index = jnp.where(places < c.size, jnp.pad(c.index, (0, EMPTY)), poison)
+    update, index = client(down, c), jnp.where(np.arange(len(c.index)) < c.size, c.index, poison)
     poisoned = client(down, c._replace(index=index, slot=c.slot + 1))
+    longer = client(down, c._replace(index=jnp.pad(index, (0, EMPTY), constant_values=poison)))
     function, scope = client_part(phase), f"for a client with {int(c.size)} examples"
     path = _not_finite(update.message)
     if path is not None:
         raise function.error(f"makes message{path} NaN or infinite {scope} in round {int(c.round)}")
-    for (leaf_path, x), y in zip(jax.tree_util.tree_leaves_with_path(update), jax.tree.leaves(poisoned), strict=True):
-        if not np.allclose(x, y, rtol=1e-4, atol=1e-6, equal_nan=True):  # sums of more places may be rounded otherwise
+    others = zip(jax.tree.leaves(poisoned), jax.tree.leaves(longer), strict=True)
+    for (leaf_path, x), (y, z) in zip(jax.tree_util.tree_leaves_with_path(update), others, strict=True):
+        # Sums over more places may be rounded differently.
+        if not (np.array_equal(x, y, equal_nan=True) and np.allclose(x, z, rtol=1e-4, atol=1e-6, equal_nan=True)):
             changed = jax.tree_util.keystr(leaf_path)[1:]
             fault = f"reads padding or c.slot: {changed} changes with c.index beyond c.size, or with the client's slot"
             raise function.error(f"{fault} {scope}")
