@@ -28,7 +28,7 @@ from fedwin.runs.train import Driver, Parts, compile_seconds
 
 # How XLA's message begins when a device has no memory left.
 EXHAUSTED = "RESOURCE_EXHAUSTED"
-# Rounds under each strategy.
+# Rounds under each strategy, as far as the run has them.
 STRATEGY_ROUNDS = 2
 # Seconds of a round or an evaluation whose first time, or that of a part of it, is accurate enough.
 LONG = 1.0
@@ -109,24 +109,25 @@ class _CohortTable(DeviceTable):
 def _seconds_per_round(plan: RunPlan) -> float:
     prepared, strategy = plan.prepared, plan.strategy
     seed, largest = prepared.config.seeds[0], prepared.setting.sampling.largest
-    schedule = Schedule(STRATEGY_ROUNDS, STRATEGY_ROUNDS, 0, 0, STRATEGY_ROUNDS)
+    rounds = min(STRATEGY_ROUNDS, prepared.config.num_rounds)
+    schedule = Schedule(rounds, rounds, 0, 0, rounds)
     cohorts = prepared.cohorts(seed, schedule, strategy)
-    table = _CohortTable(distinct_clients(cohorts.cohorts(0, STRATEGY_ROUNDS)[0]))
-    run = prepared.start(seed, table.slots, window_rounds=STRATEGY_ROUNDS)._replace(observers={})
+    table = _CohortTable(distinct_clients(cohorts.cohorts(0, rounds)[0]))
+    run = prepared.start(seed, table.slots, window_rounds=rounds)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
     dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
     seconds = 0.0
-    examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, STRATEGY_ROUNDS)
+    examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, rounds)
     with contextlib.closing(examples):
         driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
         del run
         for _ in range(2):  # the first dispatch compiles
-            driver.load(0, STRATEGY_ROUNDS, lambda completed: False)
+            driver.load(0, rounds, lambda completed: False)
             started = time.monotonic()
             driver.execute()
             jax.block_until_ready(driver.run)
             seconds = time.monotonic() - started
-    return seconds / STRATEGY_ROUNDS
+    return seconds / rounds
 
 
 class Timing(NamedTuple):
