@@ -253,7 +253,7 @@ def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats:
         raise UserError(
             f"{flag} needs a fixed number of clients, and sampling={config.sampling} varies it; omit one of them."
         )
-    if drawn > sampler.num_clients:
+    if not config.asynchronous and drawn > sampler.num_clients:
         raise UserError(f"{flag} draws {drawn} clients, and the federation has {sampler.num_clients}; lower it.")
     if config.asynchronous and not tree.is_empty(stats):
         raise UserError(f"{flag}: BatchNorm's statistics are those of one model; choose a --model without BatchNorm.")

@@ -386,7 +386,8 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
             evaluate.check_validation(federation, seed)
     num_clients = next(iter(federations.values())).num_clients
     server = asynchronous_server(config)
-    sampler = _sampler(config, federations, config.clients_per_round if server is None else server.size)
+    per_round = config.clients_per_round if server is None else min(server.size, num_clients)
+    sampler = _sampler(config, federations, per_round)
     size = max(1, round(sampler.expected))
     setting = core.Setting(num_clients, size, config.num_rounds, lambda key: network.init(key).params, network, sampler)
     around = wrappers.build_all(config.wrap, setting)
