@@ -288,15 +288,10 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
     def several(stacked, test):
         return lax.map(lambda variables: one(variables, test), stacked)
 
-    if strategy.mesh is None:
-        measured = several
-    else:
-
-        def shard(stacked, test):
-            return lax.psum(several(stacked, test), AXIS)
-
+    measured = several
+    if strategy.mesh is not None:
         measured = jax.shard_map(
-            shard,
+            lambda stacked, test: lax.psum(several(stacked, test), AXIS),
             mesh=strategy.mesh,
             in_specs=(PartitionSpec(), PartitionSpec(AXIS)),
             out_specs=PartitionSpec(),

@@ -151,6 +151,9 @@ class Sampler:
             raise UserError(f"{culprit} must be client numbers, integers [n], not {ids.dtype}{list(ids.shape)}.")
         if ids.size and not (0 <= ids.min() and ids.max() < self.num_clients):
             raise UserError(f"{culprit} must be clients 0..{self.num_clients - 1}, not {ids.min()}..{ids.max()}.")
+        clients, counts = np.unique(ids, return_counts=True)
+        if counts.max(initial=1) > 1:
+            raise UserError(f"{culprit} has client {clients[counts.argmax()]} twice; draw without replacement.")
         if (drawn.importance is not None) != self.weighted:
             raise UserError(f"{culprit}: a sampler has an importance in every draw and weighted=True, or neither.")
         factors = np.ones(ids.shape) if drawn.importance is None else np.asarray(drawn.importance)

@@ -20,8 +20,7 @@ def federation(clients: int):
 def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
     drawn = []
     uniform = sampling.uniform_sampler(30, 3)
-    noted = lambda seed, round: drawn.append(round) or uniform.draw(seed, round)
-    sampler = dataclasses.replace(uniform, draw=noted)
+    sampler = dataclasses.replace(uniform, draw=lambda *at: drawn.append(at[1]) or uniform.draw(*at))
     cohorts = CohortSchedule(federation(30), Schedule(17, 10, 0, 0, 5), Strategy(), 7, sampler)
     for begin, end in ((0, 2), (2, 5), (5, 6), (2, 5), (15, 17)):
         found, n_max = cohorts.cohorts(begin, end)

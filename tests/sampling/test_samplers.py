@@ -243,6 +243,7 @@ def weighing(factors):
     "draw, message",
     [
         (lambda seed, round: [0.5], r"client numbers, integers \[n\], not float64"),
+        (lambda seed, round: [4, 3, 4], "the draw of round 3 has client 4 twice; draw without replacement"),
         (lambda seed, round: 1 / 0, "no clients could be drawn for round 3: ZeroDivisionError"),
         (lambda seed, round: sampling.Draw(np.arange(2), np.ones(2)), "weighted=True"),
         (weighing(np.ones(3)), "its importance must be 2 finite numbers >= 0, one per client"),
