@@ -107,16 +107,16 @@ class Snapshot:
             content = (root / reference.index).read_bytes()
             size = (root / "data").stat().st_size
         except OSError as error:
-            raise UserError(f"the clients' rows in {root} can't be read ({type(error).__name__}).") from error
+            raise UserError(f"the records in {root} can't be read ({type(error).__name__}).") from error
         if digest_of(content) != reference.index.partition("-")[2]:
-            raise UserError(f"the clients' rows in {root} are damaged.")
+            raise UserError(f"the records in {root} are damaged.")
         head, _, entries = content.partition(b"\n")
         fields = json.loads(head)
         self.layout = RecordLayout(tuple(Field(name, tuple(shape), dtype) for name, shape, dtype in fields))
         self.entries = np.frombuffer(entries, ENTRY)
         self.ids = self.entries["number"]
         if size < (self.entries["slot"].max(initial=-1) + 1) * self.layout.nbytes:
-            raise UserError(f"the clients' rows in {root} are damaged.")
+            raise UserError(f"the records in {root} are damaged.")
 
     def read(self, places: np.ndarray | slice) -> Records:
         """Returns records as arrays [n, ...], one per field; `places` are those in `ids`.
@@ -395,6 +395,6 @@ def _read_record(
         raise UserError(f"{file.name} can't be read ({error.strerror}); restore it.") from error
     if not intact or _checksum(parts) != check:
         raise UserError(
-            f"{file.name} is damaged (the row of client {number} differs from its checksum); restore it, or choose "
+            f"{file.name} is damaged (record {number} differs from its checksum); restore it, or choose "
             f"another --out_dir."
         )

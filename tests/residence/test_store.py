@@ -176,7 +176,7 @@ def test_a_row_that_was_altered_is_named(saved):
     file = store(root, [0])
     file.resume(snapshot)
     for read in (lambda: snapshot.read(np.array([1])), lambda: file.read([4], file.layout.blank(1), [0])):
-        refused("row of client 4", read)
+        refused("record 4 differs", read)
     file.close()
 
 
