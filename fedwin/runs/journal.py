@@ -107,9 +107,14 @@ class Journal:
         self.saved_round: int | None = None
 
     @property
+    def end(self) -> int | None:
+        """The last round of a seed that a callback stopped, or that diverged and `stop`; None for others."""
+        return self.stopped_at or (self.diverged_at if self.stop else None)
+
+    @property
     def ended(self) -> bool:
-        """Whether the seed trains no further: a callback stopped it, or it diverged and `stop`."""
-        return self.stopped_at is not None or (self.stop and self.diverged_at is not None)
+        """Whether the seed trains no further."""
+        return self.end is not None
 
     def _bytes(self, after: int) -> Sequence[int]:
         """Returns the bytes that clients received and sent in the first `after` rounds."""
@@ -194,6 +199,7 @@ class Journal:
             if stopped:
                 self.stopped_at = after
                 break
+        self._bytes(self.end or completed + count)  # its attendance is known from here on
         filled = np.array(loss)
         for r, missing in enumerate(empty):
             filled[r] = self._loss = self._loss if missing else filled[r]

@@ -206,7 +206,7 @@ class RunPlan:
         """Raises UserError if seeds are to be vmapped (--seeds_at_once) and cannot be."""
         if self.num_vmapped == 1:
             return
-        config, processes = self.prepared.config, multi_process.count()
+        config, processes, windows = self.prepared.config, multi_process.count(), self.windows.kind
         infos = [{n: leaf.shape for n, leaf in f.shapes().info.items()} for f in self.prepared.federations.values()]
         streamed = should_stream(self._federation, config.examples)
         on_one_device = "keeps everything on one device, and"
@@ -216,11 +216,7 @@ class RunPlan:
             (self.strategy.mesh, f"{on_one_device} strategy={self.strategy} has several", "set --strategy=vmapped"),
             (streamed, f"{on_one_device} examples are streamed", "set --examples=device"),
             (self.table != "device", f"{on_one_device} client rows are on {self.table}", "set --table=device"),
-            (
-                self.windows.kind != "device",
-                f"{on_one_device} windows are on {self.windows.kind}",
-                "set --window=device",
-            ),
+            (windows != "device", f"{on_one_device} windows are on {windows}", "set --window=device"),
             (
                 any(info != infos[0] for info in infos),
                 "is impossible: clients have information of different shapes under different seeds",

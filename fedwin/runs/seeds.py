@@ -324,7 +324,7 @@ class GroupJournal(Journal):
 
     def saved_extra(self, completed: int) -> Extra:
         """Returns the JSON data that a checkpoint after `completed` rounds holds of the seeds."""
-        at_end = lambda journal: min(completed, journal.stopped_at or completed)
+        at_end = lambda journal: min(completed, journal.end or completed)
         members = self.members.values()
         of_seed = {str(journal.seed): journal.saved_extra(at_end(journal)) for journal in members}
         return {"seeds": [journal.seed for journal in members], "of_seed": of_seed, "stop_on_divergence": self.stop}

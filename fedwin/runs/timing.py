@@ -116,7 +116,6 @@ def _seconds_per_round(plan: RunPlan) -> float:
     run = prepared.start(seed, table.slots, window_rounds=rounds)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
     dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
-    seconds = 0.0
     examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, rounds)
     with contextlib.closing(examples):
         driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
@@ -126,8 +125,7 @@ def _seconds_per_round(plan: RunPlan) -> float:
             started = time.monotonic()
             driver.execute()
             jax.block_until_ready(driver.run)
-            seconds = time.monotonic() - started
-    return seconds / rounds
+        return (time.monotonic() - started) / rounds
 
 
 class Timing(NamedTuple):

@@ -140,9 +140,7 @@ class Sampler:
         drawn = drawn if isinstance(drawn, Draw) else Draw(np.asarray(drawn))
         self._check(drawn, round)
         drawn = drawn._replace(ids=np.asarray(drawn.ids, np.int32))
-        if not self.dropout:
-            return drawn
-        return drawn._replace(answers=answers(seed, round, drawn.ids, self.dropout))
+        return drawn._replace(answers=answers(seed, round, drawn.ids, self.dropout)) if self.dropout else drawn
 
     def _check(self, drawn: Draw, round: int) -> None:
         ids = np.asarray(drawn.ids)

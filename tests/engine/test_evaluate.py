@@ -71,8 +71,7 @@ def test_text_accuracies_leave_out_and_forbid_what_the_data_set_says(name):
     logits = RNG.standard_normal((*labels.shape, vocabulary)).astype(np.float32)
     logits[..., [0, 1, 2, vocabulary - 1]] += 1
     np.put_along_axis(logits, labels[..., None], np.take_along_axis(logits, labels[..., None], -1) + 4, -1)
-    dataset = text_dataset(labels, known.accuracies, vocabulary)
-    found = measured(dataset, logits)
+    found = measured(text_dataset(labels, known.accuracies, vocabulary), logits)
     for metric, (ignored, forbidden) in known.accuracies.items():
         assert found[metric] == pytest.approx(reference(logits, labels, ignored, forbidden), abs=1e-6)
     token_losses = -np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0] * (labels > 0)
@@ -88,8 +87,7 @@ def test_a_model_of_the_last_position_is_measured_on_it():
     logits = np.eye(6, dtype=np.float32)[[5, 5, 5]] * 3
     found = measured(text_dataset(labels, {"accuracy": ((0,), ())}, 6), logits)
     assert found["accuracy"] == pytest.approx(1 / 3)  # of the targets 5, 3 (4 is that row's end) and 2
-    expected = -log_softmax(logits)[[0, 1, 2], [5, 3, 2]].mean()
-    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    assert found["loss"] == pytest.approx(-log_softmax(logits)[[0, 1, 2], [5, 3, 2]].mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -77,8 +77,7 @@ def skewed(sizes):
 
 
 def test_one_large_client_does_not_make_every_dispatch_large():
-    fed = skewed([1000] + [10] * 199)
-    found = examples.StreamedExamples(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
+    found = examples.StreamedExamples(skewed([1000] + [10] * 199), 5, 2, dispatch_bytes=10 * 20 * 20)
     assert found.rounds == 2  # as many as the usual client allows, independent of the largest one
     seen = {found.load(Cohort.of(np.arange(k, k + 10).reshape(2, 5)))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]}
@@ -134,8 +133,7 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
 
 def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monkeypatch):
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
-    folder = write_cache(data.load(TEXT), TEXT, tmp_path)
-    flip(folder / "train.x.npy")
+    flip(write_cache(data.load(TEXT), TEXT, tmp_path) / "train.x.npy")
     dataset = data.load(TEXT, tmp_path)
     source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2)
     ids = np.array([[0, 1, 2]], np.int32)

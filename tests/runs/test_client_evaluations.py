@@ -80,8 +80,7 @@ NATURAL = Config(
 
 
 def train(directory, **changes):
-    config = placed(NATURAL, directory, **changes)
-    return fedwin.run(config, quiet=True, dataset=natural_data(), model=linear())
+    return fedwin.run(placed(NATURAL, directory, **changes), quiet=True, dataset=natural_data(), model=linear())
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +157,7 @@ def test_a_resumed_run_writes_the_same_tables(natural, tmp_path):
     copy = interrupted(shutil.copytree(natural, tmp_path / "copy"), 0)
     client_file(copy, 0, 3).with_name(".round_6.npz.abc").write_bytes(b"half")
     train(copy)
-    names = sorted(path.name for path in (copy / "clients" / "seed_0").iterdir())
-    assert names == ["round_3.npz", "round_6.npz"]
+    assert sorted(path.name for path in (copy / "clients" / "seed_0").iterdir()) == ["round_3.npz", "round_6.npz"]
     for round in (3, 6):
         assert client_file(copy, 0, round).read_bytes() == client_file(natural, 0, round).read_bytes()
     assert_same_outcome(copy, natural)
@@ -277,8 +275,7 @@ def test_fewer_clients_are_a_subset_of_more():
     federation = prepare(DIGITS).federations[0]
     drawn = [client_evaluation.evaluated_clients(federation, text, 0)["seen"].ids for text in ("3", "5", "all")]
     assert set(drawn[0]) < set(drawn[1]) < set(drawn[2]) == set(range(12))
-    other = client_evaluation.evaluated_clients(federation, "5", 1)["seen"].ids
-    assert drawn[1].tolist() != other.tolist()
+    assert drawn[1].tolist() != client_evaluation.evaluated_clients(federation, "5", 1)["seen"].ids.tolist()
 
 
 def test_test_clients_are_matched_by_their_ids_and_the_others_are_unseen():

@@ -34,8 +34,7 @@ def test_an_intact_directory_gives_what_run_returned(finished):
     assert directories.finished_summary(placed(RUN, directory)) == summary
     assert [(seed, entry["seed"]) for seed, entry in summary["seeds"].items()] == [(0, 0), (1, 1)]
     assert directories.summary_from_json(json.loads(json.dumps(json_value(summary)))) == summary  # as processes send it
-    found = [line.split("  ")[1] for line in (directory / "SHA256SUMS").read_text().splitlines()]
-    assert found == list(NAMES)
+    assert [line.split("  ")[1] for line in (directory / "SHA256SUMS").read_text().splitlines()] == list(NAMES)
     done = subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=directory, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -123,6 +123,5 @@ def test_a_resumed_run_names_the_changes_and_resumes(finished, copied, monkeypat
     config, version = placed(RUN, copied), jaxlib.__version__
     monkeypatch.setattr(jaxlib, "__version__", "0.0.1")
     again = fedwin.run(config)
-    printed = capsys.readouterr().out
-    assert f"note: jaxlib was {version} and is 0.0.1; the numbers of" in printed
+    assert f"note: jaxlib was {version} and is 0.0.1; the numbers of" in capsys.readouterr().out
     assert again["fingerprint"] != finished[1]["fingerprint"] and again["over_seeds"] == finished[1]["over_seeds"]

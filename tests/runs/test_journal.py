@@ -5,10 +5,15 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from experiments.tables import comparison
+from fedwin import sampling
 from fedwin.callbacks import scores
+from fedwin.core import Mean
+from fedwin.engine.strategy import Strategy
 from fedwin.runs.config import Config
 from fedwin.runs.journal import DispatchOutcome, Journal, progress_note, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
+from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
+from fedwin.runs.seeds import GroupJournal
 
 
 def line(seed, round):
@@ -65,6 +70,10 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.25)
     assert summary["over_seeds"]["model"]["accuracy"]["final"] == pytest.approx(0.4)
     assert summary["last_rounds"] == summary["evaluations"] == summary["seeds"][0]["evaluations"] == 4
+    # The first evaluation of a fork is of a trained model.
+    config = Config(num_rounds=4, final_evals=final_evals, fork_from="a@2")
+    fork = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
+    assert fork["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("completed, where", [(4, ""), (9, " after round 4")])
@@ -73,16 +82,21 @@ def test_a_progress_line_says_of_which_round_its_accuracy_is(completed, where):
     assert progress_note(completed, 0.25, []) == "train loss 0.2500"
 
 
-def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
-    config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
-    summary = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
-    assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
-
-
 def test_clients_that_report_no_loss_have_none():
     found = Journal(0)
     found.record(0, DispatchOutcome({}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1))
     assert found.lines[0]["train_loss"] is None and found.diverged_at is None
+
+
+def test_empty_rounds_are_those_until_a_seed_ends():
+    """The second of nine rounds alone has a client, and diverges; other seeds of the group train on."""
+    sampler = sampling.Sampler(lambda seed, round: np.arange(int(round == 1)), 4, 1, 0, 0.5)
+    found = Journal(0, attendance=Attendance(CohortSchedule(None, Schedule(9, 9, 0, 0), Strategy(), 0, sampler)))
+    group, loss = GroupJournal({0: found}, None, None, None, {}), np.array([[np.nan], [np.inf], [np.nan]])
+    group.record(0, DispatchOutcome({"loss": Mean(loss, np.ones_like(loss))}, {}, np.zeros(3, bool), 3))
+    assert (found.end, found.empty_rounds) == (2, 1)
+    group.saved_extra(9)
+    assert found.empty_rounds == 1
 
 
 def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
@@ -90,8 +104,7 @@ def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
     lines = evaluations(range(5)) + evaluations(range(2), seed=1) + evaluations(range(5), seed=2)
     for line in lines:
         line["model"]["accuracy"] += 0.1 * (line["seed"] == 2)
-    journals = {0: journal(), 1: journal(diverged_at=1), 2: journal()}
-    summary = summarize(config, journals, lines, "f", 1)
+    summary = summarize(config, {0: journal(), 1: journal(diverged_at=1), 2: journal()}, lines, "f", 1)
     accuracy = summary["over_seeds"]["model"]["accuracy"]
     assert summary["seeds"][1]["last"] is None and "not finite" in summary["seeds"][1]["divergence"]
     assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.4), pytest.approx(0.45))

@@ -158,7 +158,6 @@ def test_tables_and_pictures_name_and_order_the_metrics_of_numbers(least_squares
     rounds, values = curves.curve(series.lines, metric="rmse")
     found = targets.compute([series], [float(values[0, 1])], "rmse")
     assert found["methods"][0]["rounds"] == [[rounds[1]]] and rounds[1] > 0
-    trained = fedwin.load(config.out_dir)
-    refused("plane: continuous labels have no error rate", plane.compute, trained, {})
+    refused("plane: continuous labels have no error rate", plane.compute, fedwin.load(config.out_dir), {})
     rule = fedwin.STOPPING_RULES.build("target:value=0.5,metric=val_rmse")
     assert [rule.update(None, 1, value)[1] for value in (0.6, 0.4)] == [False, True]

@@ -99,8 +99,7 @@ def test_divergence_is_a_result(tmp_path, stop):
     seed = summary["seeds"][0]
     assert seed["diverged_at"] is not None
     assert (seed["final_round"] == 12) is not stop
-    again = fedwin.run(mine, quiet=True)
-    assert again["seeds"][0]["diverged_at"] == seed["diverged_at"]
+    assert fedwin.run(mine, quiet=True)["seeds"][0]["diverged_at"] == seed["diverged_at"]
     json.loads((tmp_path / "nan" / "summary.json").read_text(), parse_constant=lambda c: 1 / 0)
 
 

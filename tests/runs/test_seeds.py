@@ -106,8 +106,7 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     assert jax.tree.map(jnp.shape, mine.run) == jax.tree.map(jnp.shape, alone.run)
     assert fedwin.load(where / "together", seed=ended).round == fedwin.load(where / "alone", seed=ended).round == 4
     refused("no checkpoint of round 8; available: 0, 4", fedwin.load, where / "together", seed=ended, round=8)
-    forked = placed(SMALL, tmp_path / "f", fork_from=f"{where / 'together'}@4", seeds=[one])
-    fedwin.run(forked, quiet=True)
+    run_in(SMALL, tmp_path / "f", fork_from=f"{where / 'together'}@4", seeds=[one])
     assert numbers(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
         numbers(where / "together", one)[-1]["model"]["loss"], rel=1e-3
     )
@@ -152,8 +151,7 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, words):
-    config = placed(SMALL, tmp_path / "run", **changes)
-    assert "--seeds_at_once=1" in refused(words, fedwin.check, config)
+    assert "--seeds_at_once=1" in refused(words, fedwin.check, placed(SMALL, tmp_path / "run", **changes))
 
 
 def test_another_number_and_several_processes_are_refused(runs, monkeypatch):

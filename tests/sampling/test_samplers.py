@@ -108,8 +108,7 @@ def test_a_million_clients_and_twenty_thousand_rounds():
     large = Population(10**6, 100, 20_000, (0,), lambda seed: np.ones(1))
     sampler = make_sampler("poisson:rate=0.00005", large)
     assert 50 < sampler.largest < 100 and len(sampler.cohort(0, 19_999).ids) <= sampler.largest
-    chains = make_sampler("markov:up=0.001,down=0.01", large)
-    assert len(chains.cohort(0, 19_999).ids) == 100
+    assert len(make_sampler("markov:up=0.001,down=0.01", large).cohort(0, 19_999).ids) == 100
 
 
 @pytest.mark.parametrize("groups, shuffle", [(0, True), (4, False), (3, True)])
