@@ -105,7 +105,7 @@ def unwrapped_names(name: str) -> list[str]:
     return [field + k * ".inner" + rest for k in reversed(range(depth))]
 
 
-def on_inner_state(phase: Phase) -> Phase:
+def _on_inner_state(phase: Phase) -> Phase:
     """Returns a phase of a wrapped algorithm, applied to Wrapped.inner instead of the whole state."""
 
     def server_alone(params, state, stats, round):
@@ -121,6 +121,24 @@ def on_inner_state(phase: Phase) -> Phase:
     return phase._replace(broadcast=lambda params, state: phase.broadcast(params, state.inner), server=server)
 
 
+def with_own_state(algorithm: Algorithm, init: Callable) -> Algorithm:
+    """Returns an algorithm whose server state is Wrapped, with an own state that its phases leave as it is.
+
+    Args:
+      init: (params, inner state, key) -> own state.
+    """
+
+    def init_wrapped(params, key):
+        inner = algorithm.init(params, key)
+        return Wrapped(inner, init(params, inner, key))
+
+    return algorithm._replace(
+        init=init_wrapped,
+        phases=tuple(map(_on_inner_state, algorithm.phases)),
+        eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
+    )
+
+
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
     """Returns an algorithm with a further server step, which has its own state, at the end of every round.
 
@@ -134,16 +152,8 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
         own, model = update(state.own, Variables(params, stats), state.inner, round)
         return model.params, Wrapped(state.inner, own), model.stats
 
-    def init_wrapped(params, key):
-        inner = algorithm.init(params, key)
-        return Wrapped(inner, init(params, inner, key))
-
-    phases = (
-        *map(on_inner_state, algorithm.phases),
-        Phase(broadcast=lambda params, state: (), client=None, server=server),
-    )
-    evaluate = eval_model or (lambda model, state: algorithm.eval_model(model, state.inner))
-    return algorithm._replace(init=init_wrapped, phases=phases, eval_model=evaluate)
+    inner, last = with_own_state(algorithm, init), Phase(lambda params, state: (), client=None, server=server)
+    return inner._replace(phases=(*inner.phases, last), eval_model=eval_model or inner.eval_model)
 
 
 def personal_model(algorithm: Algorithm, own: Callable | None = None) -> Callable | None:

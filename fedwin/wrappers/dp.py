@@ -10,7 +10,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, Range, Share, check_values
 from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Accountant, Neighbors, Privacy
-from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, on_inner_state, single_round_trip
+from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip, with_own_state
 from fedwin.wrappers.messages import ClippedStep, check_not_private, parts_that, step_of
 
 # Separates the key of the noise from others that are made of a run's initial key.
@@ -132,10 +132,10 @@ def _check_message(update: core.Update) -> None:
 
 
 def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> core.Phase:
-    """Returns the phase with clipped steps and noise on their sum."""
+    """Returns a phase, on a state whose `own` is NoiseState, with clipped steps and noise on their sum."""
 
     def broadcast(params, state):
-        down = phase.broadcast(params, state.inner)
+        down = phase.broadcast(params, state)
         return (down, state.own.norm) if clipping.adapts else down
 
     received = lambda down: down if clipping.adapts else (down, clipping.norm)
@@ -163,11 +163,11 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
         def noisy(step):
             return tree.add(step, noise(step, step_key, clipping.noise * norm)) if clipping.noise else step
 
-        params, inner = phase.server(params, state.inner, as_means(total.parts, noisy), round)
-        own = state.own
+        params, state = phase.server(params, state, as_means(total.parts, noisy), round)
         if clipping.adapts:
-            own = own._replace(norm=clipping.adapted(norm, total.within, bit_key))
-        return params, Wrapped(inner, own)
+            adapted = clipping.adapted(norm, total.within, bit_key)
+            state = state._replace(own=state.own._replace(norm=adapted))
+        return params, state
 
     def wire(down, message):
         inner, norm = received(down)
@@ -261,7 +261,7 @@ def dp(
         multiplier = noise_of_the_sum(noise, bit_noise)
     clipping = Clipping(clip, multiplier, expected, quantile, clip_lr, bit_noise or 0.0)
 
-    def init(key):
+    def init(params, inner, key):
         own = jax.random.key_data(jax.random.fold_in(key, TAG))
         return NoiseState(own, jnp.asarray(clip, float) if clipping.adapts else None)
 
@@ -269,17 +269,9 @@ def dp(
         single_round_trip(algorithm, "dp")
         if algorithm.weighting != "uniform":
             raise UserError("dp: weights by examples have no bound; set --weighting=uniform.")
-        phases = (
-            _private_phase(phase, clipping, setting.num_clients) if phase.client else on_inner_state(phase)
-            for phase in algorithm.phases
-        )
-        return algorithm._replace(
-            init=lambda params, key: Wrapped(algorithm.init(params, key), init(key)),
-            phases=tuple(phases),
-            # Without noise, an empty cohort would be visible.
-            steps_without_clients=True,
-            eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
-        )
+        private = lambda phase: _private_phase(phase, clipping, setting.num_clients)
+        # Without noise, an empty cohort would be visible.
+        return core.with_client_phases(private, with_own_state(algorithm, init))._replace(steps_without_clients=True)
 
     privacy = Privacy(noise, neighbors, setting.num_clients, drawn, delta, accountant)
     return Wrapper("dp", wrap, privacy=privacy)

@@ -25,9 +25,9 @@ from fedwin.wrappers.base import (
     Wrapper,
     after,
     initial_stats,
-    on_inner_state,
     single_round_trip,
     unchanged,
+    with_own_state,
 )
 from fedwin.wrappers.messages import check_not_private
 
@@ -127,11 +127,7 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
             inner = taken(resetting, inner, state.inner)
         return params, Wrapped(inner, own)
 
-    on_inner = algorithm._replace(
-        init=lambda params, key: Wrapped(algorithm.init(params, key), mean.empty(params)),
-        phases=tuple(map(on_inner_state, algorithm.phases)),
-        eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
-    )
+    on_inner = with_own_state(algorithm, lambda params, inner, key: mean.empty(params))
     averaged = core.with_client_phases(lambda phase: phase._replace(server=server), on_inner)
     if tree.is_empty(stats):
         return averaged
