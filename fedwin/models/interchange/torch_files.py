@@ -99,7 +99,7 @@ class _StateDictUnpickler(pickle.Unpickler):
         known = {
             ("collections", "OrderedDict"): _Dict,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-            ("torch._utils", "_rebuild_parameter"): _parameter,
+            ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
         }
         if (module, name) not in known:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which no state dict needs")
@@ -114,19 +114,8 @@ class _StateDictUnpickler(pickle.Unpickler):
 
 def _tensor(storage, offset, size, stride, *_) -> np.ndarray:
     """Copies a tensor out of a storage, an array of one axis."""
-    if not isinstance(storage, np.ndarray) or len(size) != len(stride):
-        raise pickle.UnpicklingError("it contains a tensor without a storage")
-    if not all(type(number) is int and number >= 0 for number in (offset, *size, *stride)):
-        raise pickle.UnpicklingError("the shape of a tensor is not made of numbers")
-    last = offset + sum((n - 1) * step for n, step in zip(size, stride)) if math.prod(size) else offset - 1
-    if last >= len(storage) or math.prod(size) > len(storage):
+    if math.prod(size) > len(storage):  # with strides of 0, NumPy would make it
         raise pickle.UnpicklingError("a tensor is larger than its storage")
-    steps = tuple(step * storage.itemsize for step in stride)
-    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), steps, writeable=False).copy()
-
-
-def _parameter(data, *_) -> np.ndarray:
-    """Returns the tensor of a parameter."""
-    if not isinstance(data, np.ndarray):
-        raise pickle.UnpicklingError("it contains a parameter without a tensor")
-    return data
+    steps = [step * storage.itemsize for step in stride]
+    # NumPy checks offset and strides against the buffer.
+    return np.ndarray(size, storage.dtype, storage, offset * storage.itemsize, steps).copy()

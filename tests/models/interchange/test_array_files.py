@@ -121,6 +121,6 @@ def test_nothing_in_a_state_dict_is_executed(tmp_path):
 
 @pytest.mark.parametrize("offset, size, stride", [(0, (2, 2), (2, 1)), (-1, (1,), (1,)), (0, (2,), (-1,))])
 def test_a_tensor_beyond_its_storage_is_refused(offset, size, stride):
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises((pickle.UnpicklingError, ValueError)):
         torch_files._tensor(np.zeros(3, np.float32), offset, size, stride)
     assert torch_files._tensor(np.arange(3.0), 1, (2,), (1,)).tolist() == [1, 2]
