@@ -207,12 +207,7 @@ def mean(values: PyTree, weight) -> Mean:
 
 
 def mean_step(step: PyTree, weight) -> MeanStep:
-    """Returns one client's contribution to the cohort's mean step.
-
-    Args:
-      step: y_i - x, a pytree like the parameters.
-      weight: w_i, [].
-    """
+    """Returns one client's contribution to the cohort's mean step; the step is y_i - x, its weight w_i []."""
     return MeanStep(*mean(step, weight))
 
 
@@ -227,22 +222,12 @@ def mean_step_of(message: PyTree) -> MeanStep | None:
 
 
 def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message with its mean step replaced.
-
-    Args:
-      message: a message that contains one mean step.
-      step: the new Mean.
-    """
+    """Returns a message, which contains one mean step, with another one in its place."""
     return map_mean_steps(lambda _: MeanStep(*step), message)
 
 
 def map_mean_steps(function: Callable, message: PyTree) -> PyTree:
-    """Returns the message with a function applied to its mean steps; other parts stay as they are.
-
-    Args:
-      function: MeanStep -> what takes its place.
-      message: a message with any number of mean steps.
-    """
+    """Returns a message with a function applied to each of its mean steps; other parts stay as they are."""
     return jax.tree.map(lambda x: function(x) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
 
 
@@ -469,21 +454,10 @@ def algorithm(
     (1, 'samples')
 
     Args:
-      client: (down, Client) -> Update.
-      server: (params, state, total, round) -> (params, state).
-      broadcast: (params, state) -> down.
+      client, server, broadcast, wire, aggregate: as in Phase.
       init: (params) or (params, key) -> server state.
       client_init: (params, id) or (params, id, key) -> row of the client table.
-      eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
-      weighting: weights of the mean over a cohort, 'samples' or 'uniform'.
-      wire: (down, message) -> (down, up), the parts that the protocol transmits.
-      resettable: node of the server state -> whether it holds decaying moments, which wrappers may reset.
-      client_model: (Variables that are evaluated, row of the client table) -> the client's personal model, Variables;
-        None if clients have none.
-      aggregate: (messages [C, ...], present bool [C]) -> total (Phase.aggregate); None sums the messages.
-
-    Returns:
-      An Algorithm whose `init` and `client_init` take a key.
+      eval_model, weighting, resettable, client_model: as in Algorithm.
     """
     return Algorithm(
         init=with_key_argument(init, 2),

@@ -7,6 +7,18 @@ The solver (fedwin.local.Solver) then takes the step
 
 The displacement is not scaled by the learning rate (the heavy-ball family uses it); it may be None. Everything else
 belongs in the direction.
+
+>>> import jax.numpy as jnp
+>>> square = lambda y: Gradient(2 * y)  # the gradient of y^2, at y = 3
+>>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+>>> direction = lambda rule: float(rule(square, step).direction)
+>>> direction(sgd), direction(shift(1.0)), direction(shift(lambda s: s.steps)), direction(mix(0.25, jnp.float32(1)))
+(6.0, 7.0, 10.0, 2.25)
+>>> direction(proximal(0.5)), direction(svrg(jnp.float32(1), 0.5))
+(7.0, 4.5)
+>>> output = heavy_ball(lambda s: jnp.float32(0.5), nesterov=True)(square, step)
+>>> float(output.direction), float(output.displacement)
+(7.0, 0.5)
 """
 
 from collections.abc import Callable
@@ -86,14 +98,7 @@ class Rule(Protocol):
 def sgd(grad: GradientFn, s: Step) -> RuleOutput:
     """Plain SGD.
 
-        direction = g(y)
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)  # the gradient of y^2
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> float(sgd(square, step).direction)
-      6.0
+    direction = g(y)
     """
     g = grad(s.params)
     return RuleOutput(g.value, None, g)
@@ -106,13 +111,6 @@ def shift(c) -> Rule:
 
     Args:
       c: like params, or a function Step -> like params.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> float(shift(1.0)(square, step).direction), float(shift(lambda s: s.steps)(square, step).direction)
-      (7.0, 10.0)
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -131,13 +129,6 @@ def mix(a, m, inner: Rule = sgd) -> Rule:
       a: weight of the gradient, in [0, 1].
       m: like params, or a function Step -> like params (FedCM divides by lr J).
       inner: the rule whose direction is combined with the momentum, by default the gradient g(y).
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> float(mix(0.25, jnp.float32(1))(square, step).direction)
-      2.25
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -156,13 +147,6 @@ def proximal(mu, center=None, inner: Rule = sgd) -> Rule:
       mu: strength of the pull.
       center: like params; None is the model that local training started from.
       inner: the rule that the pull is added to.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> float(proximal(0.5)(square, step).direction)
-      7.0
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -182,14 +166,6 @@ def heavy_ball(move: Callable[[Step], PyTree], nesterov: bool = False) -> Rule:
     Args:
       move: Step -> displacement, like params.
       nesterov: take the gradient at y + move.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> output = heavy_ball(lambda s: jnp.float32(0.5), nesterov=True)(square, step)
-      >>> float(output.direction), float(output.displacement)
-      (7.0, 0.5)
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
@@ -212,13 +188,6 @@ def svrg(anchor: PyTree, shift: PyTree) -> Rule:
     Args:
       anchor: the model at which the control gradient is taken, like params.
       shift: the control gradient's mean, like params.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> square = lambda y: Gradient(2 * y)
-      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
-      >>> float(svrg(jnp.float32(1), 0.5)(square, step).direction)
-      4.5
     """
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:

@@ -1,4 +1,7 @@
-"""Schedules: functions of the 0-based round (int32 [], traced), and the meaning of `start=` as round or fraction."""
+"""Schedules: functions of the 0-based round t of T, int32 [] (traced) -> float [], and the meaning of `start=`.
+
+`lr0` is the rate of round 0, and `num_rounds` T.
+"""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -10,13 +13,7 @@ from fedwin.registry.ranges import NonNegativeInt, Range
 
 
 def as_schedule(value) -> Callable:
-    """Returns `value` as a schedule.
-
-    Args:
-      value: a function of the round, or a constant.
-
-    Returns:
-      `value` if it is callable, else the function that always returns it.
+    """Returns a schedule as it is, or, for a constant, the function that always returns it.
 
     Example:
       >>> as_schedule(0.1)(7)
@@ -26,19 +23,9 @@ def as_schedule(value) -> Callable:
 
 
 def exponential(lr0: float, decay: float = 0.0):
-    """Returns an exponentially decaying schedule of the 0-based round t.
+    """Returns an exponentially decaying schedule; UserError unless the decay per round is in [0, 1).
 
         lr0 (1 - decay)^t
-
-    Args:
-      lr0: rate of round 0.
-      decay: decay per round, in [0, 1).
-
-    Returns:
-      int32 [] -> float [].
-
-    Raises:
-      UserError: when decay is out of range.
 
     Example:
       >>> round(float(exponential(0.1, decay=0.5)(2)), 4)
@@ -50,16 +37,9 @@ def exponential(lr0: float, decay: float = 0.0):
 
 
 def cosine(lr0: float, num_rounds: int):
-    """Returns a schedule that decays from lr0 towards 0 over the 0-based rounds t of a run, along half a cosine.
+    """Returns a schedule that decays from lr0 towards 0 along half a cosine.
 
         lr0 (1 + cos(pi t / T)) / 2 = lr0 sin^2(pi (T - t) / 2T)
-
-    Args:
-      lr0: rate of round 0.
-      num_rounds: T.
-
-    Returns:
-      int32 [] -> float [].
 
     Example:
       >>> [round(float(cosine(0.1, num_rounds=4)(t)), 4) for t in range(4)]
@@ -70,7 +50,7 @@ def cosine(lr0: float, num_rounds: int):
 
 
 def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
-    """Returns a constant schedule of the 0-based round t that falls towards 0 in the last rounds, linearly.
+    """Returns a constant schedule that falls towards 0 in the last rounds, linearly.
 
         lr0 min(1, (T - t) / (share T))
 
@@ -79,12 +59,7 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
     Reference: Hu et al., MiniCPM (https://arxiv.org/abs/2404.06395).
 
     Args:
-      lr0: rate of round 0.
-      num_rounds: T.
       share: share of the rounds in which the rate falls, in (0, 1].
-
-    Returns:
-      int32 [] -> float [].
 
     Example:
       >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]
@@ -94,17 +69,9 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
 
 
 def warmup(schedule: Callable, num_rounds: int, share: float):
-    """Returns a schedule that first rises linearly over the 0-based rounds t to what another one gives.
+    """Returns a schedule that first rises linearly to another one, in a share of the rounds in (0, 1).
 
         schedule(t) min(1, (t + 1) / (share T))
-
-    Args:
-      schedule: int32 [] -> float [].
-      num_rounds: T.
-      share: share of the rounds in which the rate rises, in (0, 1).
-
-    Returns:
-      int32 [] -> float [].
 
     Example:
       >>> [round(float(warmup(lambda t: 0.1, num_rounds=20, share=0.2)(t)), 4) for t in range(5)]
@@ -121,12 +88,8 @@ def first_round(start: float, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that a `start` parameter means.
 
     Args:
-      start: a float in 0.0..1.0 is a fraction of num_rounds, an integer the 0-based round itself.
-      num_rounds: T.
+      start: a float in 0.0..1.0 is a fraction of the rounds, an integer the 0-based round itself; UserError for others.
       name: the method that has the parameter, for error messages.
-
-    Raises:
-      UserError: when start is negative, or a fraction above 1, or not a number.
 
     Example:
       >>> first_round(0.75, 400, "ima"), first_round(10, 400, "ima")

@@ -79,8 +79,6 @@ def fedadam(
         x <- x + server_lr m / (sqrt(v) + tau)
 
     Args:
-      b1: first-moment decay.
-      b2: second-moment decay.
       tau: degree of adaptivity, added outside the root.
       v0: initial second moment (the paper starts at tau^2 or above).
 

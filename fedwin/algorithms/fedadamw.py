@@ -100,9 +100,6 @@ def fedadamw(
 
     Args:
       alpha: weight of the last round's mean gradient.
-      b1: first-moment decay.
-      b2: second-moment decay.
-      eps: added to the square root.
       blocks: 'array': a kernel and a bias are a block each; 'entry': B(v) = v, which is as large as the model.
 
     Raises:

@@ -68,9 +68,6 @@ def fedlesam(
         y <- y - lr g(y + rho (a_i - x) / ||a_i - x||),   a_i <- x
         x <- x + server_lr sum_i p_i (y_i - x)
 
-    Args:
-      rho: radius of the perturbation.
-
     Source: Fan et al., Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
     Sharpness-aware Minimization, 2024, https://arxiv.org/abs/2405.18890.
 

@@ -65,10 +65,6 @@ def fedsam(
         y <- y - lr g(y + rho g(y) / ||g(y)||)
         x <- x + server_lr sum_i p_i (y_i - x)
 
-    Args:
-      rho: radius of the perturbation.
-      server_lr: server learning rate eta_s.
-
     Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834. Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,
     https://arxiv.org/abs/2206.02618.

@@ -34,7 +34,6 @@ def mofedsam(
         D <- sum_i p_i (x - y_i),   x <- x - server_lr D
 
     Args:
-      rho: radius of the perturbation.
       beta: weight of the client's own gradient.
 
     Source: Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,

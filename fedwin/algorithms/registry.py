@@ -26,6 +26,10 @@ ALGORITHMS = Registry(
     common={
         "server_lr": "server learning rate eta.",
         "weighting": "p_i proportional to N_i ('samples') or equal ('uniform').",
+        "b1": "first-moment decay.",
+        "b2": "second-moment decay.",
+        "eps": "added to the square root.",
+        "rho": "radius of the perturbation.",
     },
     down="?",
     up="?",

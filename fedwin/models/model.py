@@ -79,6 +79,8 @@ MODELS = Registry(
         "num_classes": "number of outputs",
         "dtype": "compute type: float32, bfloat16 or float64",
         "groups": "groups of GroupNorm",
+        "layers": "number of blocks",
+        "heads": "number of heads of the attention; must divide the width",
         "predict": "the token after every position ('all') or after the last one ('last')",
     },
     parameters="?",

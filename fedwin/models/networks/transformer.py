@@ -93,9 +93,7 @@ def transformer(
     Initialization as in GPT-2, without dropout.
 
     Args:
-      layers: number of blocks.
       width: width of the embeddings and blocks.
-      heads: number of heads of the attention; must divide the width.
       positions: 'learned', a vector per position, or 'rotary'.
       tie: whether the embedding is the classifier's weights.
       predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after position T, [B, V], for
@@ -166,9 +164,7 @@ def vit(
 
     Args:
       patch: side of a patch in pixels; must divide the image's height and width.
-      layers: number of blocks.
       width: width of the blocks.
-      heads: number of heads of the attention; must divide the width.
       pool: what the classifier sees: 'token', a class token as in the paper, or 'mean', the mean over the patches.
 
     Raises:
