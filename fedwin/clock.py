@@ -125,9 +125,6 @@ def file(*, path: str, latency: NonNegative = 0.0, timeout: NonNegative = 0.0) -
       latency: seconds per trip from server to client and back.
       timeout: least seconds of a round in which a client does not answer (--dropout).
 
-    Raises:
-      UserError: the file cannot be read, or a speed is not positive.
-
     Example:
       >>> import tempfile
       >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as table:

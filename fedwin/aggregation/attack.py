@@ -223,8 +223,6 @@ def check_labels(owner: str, y) -> None:
 def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
 
-        y <- C - 1 - y
-
     All label counts that losses read (weighted softmax) are those of flipped labels, including the counts of the
     examples that a client holds out for validation; evaluations on these use their own labels.
 

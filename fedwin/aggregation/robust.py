@@ -220,9 +220,6 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
       f: attackers of a cohort that are tolerated; a cohort needs 2 f + 3 clients.
       m: number of steps that are averaged, from 1 to n - f, n the clients of a round (their mean number).
 
-    Raises:
-      UserError: when cohorts are smaller than 2 f + 3, on average, or m is larger than n - f.
-
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,
     https://arxiv.org/abs/1703.02757.
 

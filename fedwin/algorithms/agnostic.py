@@ -38,10 +38,7 @@ class AgnosticState(NamedTuple):
 
 
 def domain_weights(weights, losses, lr):
-    """Computes the exponentiated-gradient step of weights [K] by the losses [K] of domains; each stays at least 1e-30.
-
-    lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
-    """
+    """Computes the step of the weights lambda [K] by the losses F [K] of domains; each stays at least 1e-30."""
     # A common factor cancels; without it, exp overflows.
     grown = weights * jnp.exp(lr * (losses - jnp.max(losses)))
     # Not 0, or a cohort of such domains alone would have no mean.

@@ -82,21 +82,13 @@ def class_means(features, labels, num_classes, mask=None):
 
 
 def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
-    """Computes A_i after an epoch; classes without examples keep their row.
-
-        A_i[c] <- beta A_i[c] + (1 - beta) sums[c] / divisor
-
-    The divisor is the number of batches (divide='all'), or of those that contained the class, `present` [C].
-    """
+    """Computes A_i after an epoch, as in `fedfa`; a class that no batch contained (0 in `present` [C]) keeps its row."""
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
 
 
 def calibration_loss(classifier: Callable, params, anchors):
-    """Computes the cross-entropy of the classifier, (params, h) -> logits, on the anchors of all classes, float [].
-
-    (1/C) sum_c CE(classifier(A[c]), c)
-    """
+    """Computes the cross-entropy of the classifier, (params, h) -> logits, on the anchors of all classes, float []."""
     return jnp.mean(losses.nll(classifier(params, anchors), jnp.arange(anchors.shape[0])))
 
 

@@ -20,10 +20,7 @@ THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
 
 
 def agreement_mask(signs, count, threshold, mode="soft"):
-    """Computes the mask M from the sum of the signs of `count` clients.
-
-    A = |signs| / count,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
-    """
+    """Computes the mask M of `fedgma` from the sum of the signs of `count` clients."""
     # Sums of signs are integers: comparing them instead of float means is exact.
     agreed = jnp.abs(signs) >= threshold * count - 1e-4
     disagreed = jnp.abs(signs) / count if mode == "soft" else jnp.zeros_like(signs)

@@ -1,11 +1,9 @@
 """FedHBM, LOCAL-GHB: heavy-ball momentum along the path since the model that the client last received, or last trained.
 
-C = E|S| / K is the mean share of clients that take part in a round, without those that drop out: LOCAL-GHB and FedHBM
-assume that a client returns after 1 / C rounds on average; scale=tau_i uses the true number of rounds instead.
-x^{t-1} is the model that round t = 1, 2, ... starts from. At its first participation a client has no a_i: there is no
-momentum (first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared',
-'pretrained') or drawn per client from the model's initializer ('random').
-Nesterov: the gradient is taken at y + move, with move computed at y. move is not scaled by the learning rate.
+C and x^{t-1} are as in `ghb`: LOCAL-GHB and FedHBM assume that a client returns after 1 / C rounds on average;
+scale=tau_i uses the true number of rounds instead. At its first participation a client has no a_i: there is no momentum
+(first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared', 'pretrained')
+or drawn per client from the model's initializer ('random').
 """
 
 from typing import Literal, NamedTuple

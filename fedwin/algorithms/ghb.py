@@ -1,8 +1,7 @@
 """GHB: generalized heavy-ball momentum, along the path of the server model over the last tau rounds.
 
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out. x^{t-1} is the model
-that round t = 1, 2, ... starts from.
-Nesterov: the gradient is taken at y + move, with move computed at y. move is not scaled by the learning rate.
+that round t = 1, 2, ... starts from. The step is that of `rules.heavy_ball`.
 """
 
 import jax.numpy as jnp

@@ -35,8 +35,8 @@ def local_momentum(
 ) -> core.Algorithm:
     """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i stored by the client between its rounds.
 
-    With one client that holds all examples this is centralized training. The whole state of the local optimizer
-    (--client_optimizer) lasts between rounds; weight decay is part of g, as in PyTorch.
+    The whole state of the local optimizer (--client_optimizer) lasts between rounds; weight decay is part of g, as in
+    PyTorch.
 
         v_i <- momentum v_i + g(y),   y <- y - lr v_i
         x   <- x + server_lr sum_i p_i (y_i - x)

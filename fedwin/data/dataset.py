@@ -228,15 +228,12 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
 
     Args:
-      fraction: share of validation examples, in [0, 1).
+      fraction: share of validation examples, in [0, 1); UserError for others.
       seed: seed of the random choice, >= 0.
 
     Returns:
       (training partition, validation partition), both with the ids, domains and order of examples of `partition`. Small
       clients may have no validation example.
-
-    Raises:
-      UserError: fraction or seed is out of range.
 
     Example:
       >>> training, validation = split_validation(Partition.from_lists([range(10), range(10, 15)]), 0.2, seed=0)

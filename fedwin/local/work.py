@@ -55,9 +55,6 @@ def uniform(*, low: Share = 0.2, high: Share = 1.0, constant: bool = False) -> L
       high: largest work.
       constant: draw each client's work once per run, for devices that are always equally slow.
 
-    Raises:
-      UserError: when low > high.
-
     Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
     https://arxiv.org/abs/2007.07481.
 
@@ -85,9 +82,6 @@ def stragglers(*, share: Share = 0.5, low: Share = 0.0, high: Share = 1.0) -> Lo
       low: smallest work of a straggler, at most `high`.
       high: largest work of a straggler.
 
-    Raises:
-      UserError: when low > high.
-
     Source: Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 
     Example:
@@ -110,9 +104,6 @@ def file(*, path: str) -> LocalWork:
 
     Args:
       path: file with the header client,work and a line per client: its number and w_i in [0, 1].
-
-    Raises:
-      UserError: the file cannot be read, or a line is not a client and a number in [0, 1].
 
     Example:
       >>> import tempfile
@@ -199,15 +190,6 @@ def work_of_rounds(
 
 
 def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
-    """Returns the work of one cohort, float32 [C]; None without local work.
-
-    Args:
-      work: the local work; None: all clients take all steps.
-      round: 0-based round.
-      ids: the cohort, int [C].
-
-    Raises:
-      UserError: the work of a user's function is not in [0, 1].
-    """
+    """Returns the work of one cohort, int [C], as `work_of_rounds`: float32 [C]; None without local work."""
     works = work_of_rounds(work, seed, round, ids[None])
     return None if works is None else works[0]

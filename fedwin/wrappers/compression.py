@@ -22,9 +22,7 @@ MOST_BITS = 16
 
 
 def stochastic(x, key, bits: int):
-    """Rounds every entry to one of the two nearest levels, at random, so that the expectation is the entry.
-
-        Q(x) = (s / L) floor(L x / s + u),   s = max |x|,   L = 2^(bits - 1) - 1,   u uniform in [0, 1)
+    """Rounds every entry to one of the two nearest levels, at random, so that the expectation is the entry: Q(x).
 
     Example:
       >>> stochastic(jnp.array([0.0, 1.0, -0.5]), jax.random.key(0), bits=2).tolist()

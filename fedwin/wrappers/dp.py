@@ -102,12 +102,6 @@ class Clipping(NamedTuple):
 def noise_of_the_sum(noise: float, bit_noise: float) -> float:
     """Returns the noise multiplier of the sum, with which sum and bits together are as private as `noise` alone.
 
-        z_sum = (z^-2 - (2 bit_noise)^-2)^(-1/2)
-
-    Args:
-      noise: z, the noise multiplier of a sum without bits.
-      bit_noise: standard deviation of the noise on the sum of the bits, > z / 2.
-
     Example:
       >>> round(noise_of_the_sum(1.0, 1.0), 4)
       1.1547

@@ -224,9 +224,6 @@ def ima(
       feedback: share of the average in what is broadcast, (1 - feedback) a_t + feedback x, for 'post'; 1 is IMA, 0
         trains like the base method. The average is evaluated in any case.
 
-    Raises:
-      UserError: a feedback below 1 before the server.
-
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
 

@@ -34,13 +34,10 @@ def yurochkin(
     Args:
       alpha: concentration, > 0; inf gives equal shares.
       min_size: minimum number of examples of a client.
-      max_tries: maximum number of draws.
+      max_tries: maximum number of draws; UserError if none of them has min_size examples for every client.
 
     Returns:
       The Partition, whose report has 'tries', the number of draws.
-
-    Raises:
-      UserError: no draw with min_size examples for every client.
 
     Source: Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022.
 

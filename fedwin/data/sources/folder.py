@@ -1,7 +1,4 @@
-"""Images in folders and tar archives, with lists in CSV files as in Hsu et al. 2020, https://arxiv.org/abs/2003.08082.
-
-A training list has the columns `user_id,image_id,class`, a test list `image_id,class`.
-"""
+"""Images in folders and tar archives, with Hsu et al.'s lists in CSV files (`formats.image_files`)."""
 
 import os
 import pathlib

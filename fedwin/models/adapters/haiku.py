@@ -109,15 +109,7 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
     Args:
       model: a fedjax.Model; features are available for models made from haiku only.
       sample_batch: a batch with the features that the model reads, e.g. {'x': zeros [1, 28, 28, 1]}.
-      num_classes: width of the logits; None determines it by tracing.
-      classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
-
-    Returns:
-      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
-
-    Raises:
-      UserError: when it is not a fedjax.Model, cannot be traced on sample_batch, or does not return num_classes
-        logits.
+      num_classes, classifier_path: as for `from_haiku`, and so are the result and the errors.
     """
     missing = [part for part in ("init", "apply_for_train", "apply_for_eval") if not hasattr(model, part)]
     if missing:
@@ -133,11 +125,7 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
 
 
 def from_functions(functions: NetworkFunctions, sample_batch, num_classes, classifier_path, name: str) -> Model:
-    """Returns the Model of pure functions that may consist of haiku modules; arguments as for `from_haiku`.
-
-    Raises:
-      UserError: when the functions cannot be traced on sample_batch, or do not return num_classes logits.
-    """
+    """Returns the Model of pure functions that may consist of haiku modules; arguments as for `from_haiku`."""
     if not hasattr(sample_batch, "get") or not hasattr(sample_batch.get("x"), "shape"):
         raise UserError(
             f"{name}: sample_batch must be a dict with an array 'x', such as {{'x': zeros [1, 28, 28, 1]}}."

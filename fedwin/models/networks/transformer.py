@@ -94,13 +94,10 @@ def transformer(
 
     Args:
       width: width of the embeddings and blocks.
-      positions: 'learned', a vector per position, or 'rotary'.
+      positions: 'learned', a vector per position, or 'rotary', for an even width per head.
       tie: whether the embedding is the classifier's weights.
       predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after position T, [B, V], for
         rows without padding and with one label.
-
-    Raises:
-      UserError: when the heads do not divide the width, or rotary positions would turn an odd number per head.
     """
     check_heads("transformer", width, heads)
     rotary = positions == "rotary"
@@ -166,9 +163,6 @@ def vit(
       patch: side of a patch in pixels; must divide the image's height and width.
       width: width of the blocks.
       pool: what the classifier sees: 'token', a class token as in the paper, or 'mean', the mean over the patches.
-
-    Raises:
-      UserError: when the heads do not divide the width, or the patches the image.
     """
     check_heads("vit", width, heads)
     if any(side % patch for side in input_shape[:2]):
