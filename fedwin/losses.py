@@ -64,14 +64,7 @@ def stateless(function):
 
 
 def from_logits(model, per_example):
-    """Returns a loss on a model's training-mode output.
-
-    Args:
-      per_example: (logits, batch, info) -> [B].
-
-    Raises:
-      UserError: when model is not a network, or, when a step is traced, for values of another shape.
-    """
+    """Returns a loss on a model's training-mode output; per_example: (logits, batch, info) -> [B]."""
     _require_network(model)
 
     def loss(params, stats, batch, key, info):
@@ -90,15 +83,7 @@ def _require_network(model) -> None:
 
 
 def with_term(base: Callable, model, term: Callable) -> Callable:
-    """Returns a loss plus a term of the model's training-mode output.
-
-    Args:
-      base: the loss.
-      term: (models.Output, batch) -> [].
-
-    Raises:
-      UserError: when model is not a network.
-    """
+    """Returns a loss plus a term of the model's training-mode output, (models.Output, batch) -> []."""
     _require_network(model)
 
     def loss(params, stats, batch, key, info):
@@ -135,9 +120,6 @@ def last_target(tokens):
 
     Args:
       tokens: inputs or labels, int [B, T]; 0 is padding.
-
-    Returns:
-      int [B].
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -198,16 +180,9 @@ def class_counts(info, source="train+val"):
 
 
 def class_proportions(info, source="train+val", mask=False):
-    """Returns the class proportions a_c of one client from its label counts.
+    """Returns the proportions a_c of the counts of `class_counts`, float [C]; with `mask`, whether they are above 0.
 
     A client without any label (padding) gets uniform proportions, which keeps its unused loss finite.
-
-    Args:
-      info, source: as for `class_counts`.
-      mask: hard masking, a_c <- [a_c > 0].
-
-    Returns:
-      float [C].
     """
     counts = class_counts(info, source)
     total = jnp.sum(counts)
@@ -333,19 +308,7 @@ def feddecorr(model, *, beta: NonNegative = 0.1, form: Literal["code", "paper"] 
 
 
 def residuals(outputs, batch, loss: str):
-    """Computes f - y of continuous labels, in float32 at least.
-
-    Args:
-      outputs: f [B, 1].
-      batch: with labels 'y', floating point [B].
-      loss: its name, for messages.
-
-    Returns:
-      [B].
-
-    Raises:
-      UserError: the labels are classes, or the network has several outputs.
-    """
+    """Computes f - y [B] of continuous labels and outputs f [B, 1], in float32 at least, for the loss of a name."""
     y = batch["y"]
     if not jnp.issubdtype(y.dtype, jnp.floating):
         raise UserError(f"loss {loss} needs continuous labels, and the data have classes; choose another --loss.")

@@ -82,7 +82,7 @@ def class_means(features, labels, num_classes, mask=None):
 
 
 def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
-    """Computes A_i after an epoch, as in `fedfa`; a class that no batch contained (0 in `present` [C]) keeps its row."""
+    """Computes A_i after an epoch, as in `fedfa`; a class that no batch contained (0 in `present`) keeps its row."""
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
 

@@ -13,33 +13,15 @@ from fedwin import core
 
 
 def ceil_div(a, b):
-    """Computes a / b, rounded up.
-
-    Args:
-      a: an integer, may be traced.
-      b: a positive integer, may be traced.
-
-    Returns:
-      ceil(a / b).
-
-    Example:
-      >>> ceil_div(7, 3)
-      3
-    """
+    """Computes a / b, rounded up, of integers that may be traced; b is positive."""
     return (a + b - 1) // b
 
 
 def share_of(share, count):
-    """Computes a share of a number of steps or examples, rounded up.
+    """Computes a share, from `exact_share`, of a number of steps or examples, rounded up.
 
-    The product is one multiplication in float32, so that host and device agree to the bit.
-
-    Args:
-      share: a number from `exact_share`; may be an array or traced.
-      count: an integer, may be an array or traced.
-
-    Returns:
-      ceil(share * count), an int if both are numbers.
+    The product is one multiplication in float32, so that host and device agree to the bit. Both may be arrays, or
+    traced; of two numbers it is an int.
 
     Example:
       >>> share_of(exact_share(0.1), 30), share_of(exact_share(0.5), 7)
@@ -52,14 +34,7 @@ def share_of(share, count):
 
 
 def exact_share(share):
-    """Returns shares for `share_of`: a millionth smaller unless whole, because 0.1 * 30 = 3.0000001 in float32.
-
-    Args:
-      share: a number or an array.
-
-    Returns:
-      float32, of the shape of `share`.
-    """
+    """Returns shares for `share_of`: a millionth smaller unless whole, because 0.1 * 30 = 3.0000001 in float32."""
     share = np.asarray(share, float)
     return np.where(share == np.round(share), share, share * (1 - 1e-6)).astype(np.float32)
 
@@ -70,17 +45,10 @@ FEW_PLACES = 32
 
 
 def shuffled(key, size, n_max: int):
-    """Draws a uniform permutation of 0..size-1.
+    """Draws a uniform permutation of 0..size-1, in the first `size` places of the result, int32 [n_max].
 
     It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that a client's order does not
     depend on the size that its cohort is padded to.
-
-    Args:
-      size: number of elements to permute, int32 [].
-      n_max: length of the result.
-
-    Returns:
-      int32 [n_max]; the first `size` places contain the permutation.
     """
 
     def sort(length):
@@ -126,13 +94,9 @@ class Batches:
         return ceil_div(self.size(c), self.batch_size)
 
     def steps(self, size, epochs):
-        """Returns the number of local steps.
+        """Returns the number of local steps of a client with `size` = N examples.
 
-            ceil(E ceil(N / B)) for 'epoch', ceil(E N / B) for 'repeat'
-
-        Args:
-          size: N, the client's number of examples.
-          epochs: E, an integer, or a float that need not be whole.
+        ceil(E ceil(N / B)) for 'epoch', ceil(E N / B) for 'repeat';   `epochs` = E, which need not be whole
         """
         times = (lambda n: epochs * n) if not isinstance(epochs, float) else lambda n: share_of(exact_share(epochs), n)
         if self.batching == "epoch":
@@ -140,21 +104,11 @@ class Batches:
         return ceil_div(times(size), self.batch_size)
 
     def places(self, n_max: int, most: float) -> int:
-        """Returns the length of the order of at most `most` passes.
-
-        Args:
-          n_max: number of examples of the largest client.
-          most: largest number of passes.
-        """
+        """Returns the length of the order of at most `most` passes; n_max examples are the largest client's."""
         return math.ceil(most) * (n_max + self.batch_size) + self.batch_size + n_max
 
     def places_of_steps(self, n_max: int, most: int) -> int:
-        """Returns the length of the order of at most `most` steps.
-
-        Args:
-          n_max: number of examples of the largest client.
-          most: largest number of steps.
-        """
+        """Returns the length of the order of at most `most` steps; n_max examples are the largest client's."""
         return most * self.batch_size + n_max
 
     def order(self, c: core.Client, steps, length: int):
@@ -183,25 +137,12 @@ class Batches:
         return lax.fori_loop(0, passes, write_pass, jnp.full((length,), -1, jnp.int32))
 
     def one_pass(self, c: core.Client):
-        """Plans one pass in stored order, whose last batch may be short.
-
-        Returns:
-          (positions, steps), as `plan` does.
-        """
+        """Returns (positions, steps), as `Solver.plan`, of one pass in stored order, whose last batch may be short."""
         place = jnp.arange(c.index.shape[0] + self.batch_size)
         return jnp.where(place < c.size, place, -1), self.per_pass(c)
 
     def take(self, c: core.Client, positions, j, full: bool = False):
-        """Returns the j-th batch.
-
-        Args:
-          positions: as from `plan`.
-          j: index of the step, int32 [].
-          full: whether all batches are full; 'mask' (1 real, 0 padding) is then left out.
-
-        Returns:
-          feature -> array [B, ...].
-        """
+        """Returns the batch of step j, feature -> [B, ...]; if all are `full`, without 'mask' (1 real, 0 padding)."""
         taken = lax.dynamic_slice(positions, (j * self.batch_size,), (self.batch_size,))
         rows = c.index[jnp.maximum(taken, 0)]
         batch = {name: values[rows] for name, values in c.examples.items()}

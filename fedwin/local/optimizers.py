@@ -11,11 +11,7 @@ from fedwin.local.solver import Solver
 
 
 def matrices(params):
-    """Returns which parameters Muon updates: those of two axes or more, the last one being the output.
-
-    Returns:
-      A tree like params of optax.contrib.MuonDimensionNumbers, None where Adam is used.
-    """
+    """Returns a tree of MuonDimensionNumbers, the last axis being the output; None, for Adam, below two axes."""
 
     def axes(x):
         return MuonDimensionNumbers(tuple(range(x.ndim - 1)), x.ndim - 1) if x.ndim > 1 else None

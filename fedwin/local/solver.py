@@ -50,12 +50,7 @@ class Local(NamedTuple):
     optimizer: PyTree = ()
 
     def update(self, message, state=()) -> core.Update:
-        """Returns the client's Update, with the statistics and metrics of this training.
-
-        Args:
-          message: the client's message, summed over the cohort.
-          state: the client's new state, () for none.
-        """
+        """Returns the client's Update with a message, a new state and the statistics and metrics of this training."""
         return core.Update(message, state, self.stats, self.metrics)
 
 
@@ -143,22 +138,14 @@ class Solver:
         return self.lr(round) if callable(self.lr) else jnp.asarray(self.lr, float)
 
     def plan(self, c: core.Client):
-        """Plans a client's local training.
-
-        Returns:
-          (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding.
-        """
-        steps = self._steps(c.size if self.equal_size is None else self.equal_size, c.round)
+        """Returns (positions int32 [L], steps): step j takes positions[j B : (j + 1) B], where -1 is padding."""
+        steps = self._steps(self.batches.size(c), c.round)
         if c.work is not None:
             steps = jnp.clip(share_of(c.work, steps), jnp.minimum(steps, 1), steps)
         return self.batches.order(c, steps, self.places(c.index.shape[0])), steps
 
     def places(self, n_max: int) -> int:
-        """Returns the length of the order that `plan` makes.
-
-        Args:
-          n_max: number of examples of the largest client.
-        """
+        """Returns the length of the order that `plan` makes; n_max examples are the largest client's."""
         if self.steps is not None:
             return self.batches.places_of_steps(n_max, self.steps)
         return self.batches.places(n_max, cast(float, self.max_epochs or self.epochs))
@@ -240,28 +227,15 @@ class Solver:
         return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
 
     def gradient(self, params, c: core.Client):
-        """Computes the gradient over all local examples in one pass.
+        """Computes the gradient (1/N) sum_n grad f(params; x_n) of all local examples, like params.
 
-            (1/N) sum_n grad f(params; x_n)
-
-        The pass uses the training-time preprocessing, in stored order.
-
-        Returns:
-          The gradient, like params.
+        One pass in stored order, with the training-time preprocessing.
         """
         gradient = lambda batch, key: jax.grad(lambda p: self._value(p, c.stats, batch, key, c.info)[0])(params)
         return self._mean_of_batches(c, 2, gradient, tree.zeros_like(params))
 
     def mean_loss(self, params, c: core.Client):
-        """Computes the mean loss over all local examples in one pass.
-
-            (1/N) sum_n f(params; x_n)
-
-        The pass uses the training-time preprocessing, in stored order, as `gradient` does.
-
-        Returns:
-          The loss, float [].
-        """
+        """Computes the loss (1/N) sum_n f(params; x_n) of all local examples, float [], in a pass as `gradient`'s."""
         loss = lambda batch, key: self._value(params, c.stats, batch, key, c.info)[0]
         return self._mean_of_batches(c, 3, loss, jnp.zeros((), self.rate(c.round).dtype))
 
@@ -286,14 +260,7 @@ class Solver:
         return value, new_stats
 
     def gradient_at(self, stats, batch, key, info) -> Callable[[PyTree], Gradient]:
-        """Returns params -> Gradient of the loss on a batch.
-
-        Args:
-          stats: the model's statistics.
-          batch: the mini-batch, prepared.
-          key: PRNG key of the forward pass.
-          info: the client's Client.info.
-        """
+        """Returns params -> Gradient of the loss on a prepared batch; `key` is that of the forward pass."""
 
         def gradient(at) -> Gradient:
             (loss, new_stats), g = jax.value_and_grad(self._value, has_aux=True)(at, stats, batch, key, info)
@@ -303,10 +270,6 @@ class Solver:
 
     def apply_step(self, s: Step, direction, displacement, state):
         """Takes one step from s.params, with the solver's clipping, weight decay and optimizer.
-
-        Args:
-          direction: like params.
-          displacement: like params, or None.
 
         Returns:
           (params after the step, the optimizer's new state).

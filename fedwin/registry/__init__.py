@@ -323,11 +323,6 @@ def documented_arguments(builder: Callable) -> dict[str, str]:
 
 
 def import_all(package: str, path) -> None:
-    """Imports every module of a package, so that they register their builders: `import_all(__name__, __path__)`.
-
-    Args:
-      package: name of the package.
-      path: its `__path__`.
-    """
+    """Imports every module of a package, so that they register their builders: `import_all(__name__, __path__)`."""
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")

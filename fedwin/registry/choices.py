@@ -30,11 +30,7 @@ class Choice(NamedTuple):
     params: dict[str, Any]
 
     def with_params(self, **params) -> "Choice":
-        """Returns the choice with parameters added or replaced.
-
-        Args:
-          params: parameter -> value.
-        """
+        """Returns the choice with parameters added or replaced."""
         return Choice(self.name, self.params | params)
 
     def __str__(self) -> str:
@@ -43,12 +39,7 @@ class Choice(NamedTuple):
 
 
 def nearest(name: str, candidates) -> str:
-    """Returns ` Did you mean 'x'?` for the candidate closest to a misspelled name, or '' if none is close.
-
-    Args:
-      name: the misspelled name.
-      candidates: the valid names.
-    """
+    """Returns ` Did you mean 'x'?` for the candidate closest to a misspelled name, or '' if none is close."""
     names = list(candidates)
     longer = [each for each in names if each.endswith(f"_{name}")]  # lr is not a typo of lora
     close = lambda cutoff: difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
@@ -80,14 +71,7 @@ def literal(text: str) -> Any:
 
 
 def check_size(name: str, value: Any) -> None:
-    """Checks that an integer fits in the device's 32 bits; other values pass.
-
-    Args:
-      name: name of the value, for the message.
-
-    Raises:
-      UserError: when it does not.
-    """
+    """Raises UserError if an integer, called `name`, does not fit in the device's 32 bits; other values pass."""
     if type(value) is int and abs(value) > INT32_MAX:
         raise UserError(f"{name}={value} must lie within {INT32_MAX}: integers have 32 bits on the device.")
 
@@ -127,11 +111,7 @@ def parse(text: str, read: Callable[[str], Any] = literal) -> Choice:
 
 
 def as_choice(choice: Any, kind: str) -> Choice:
-    """Returns a Choice, parsed if it is given as text.
-
-    Raises:
-      UserError: for another type or an invalid text.
-    """
+    """Returns a Choice, parsed if it is given as text; raises UserError for another type or an invalid text."""
     if isinstance(choice, str):
         return parse(choice)
     if not isinstance(choice, Choice):

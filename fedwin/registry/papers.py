@@ -48,14 +48,7 @@ def shipped() -> dict[str, Paper]:
 
 
 def find(paper: "str | Paper") -> Paper:
-    """Returns a paper.
-
-    Args:
-      paper: a Paper, a key of `papers.bib`, or one BibTeX entry.
-
-    Raises:
-      UserError: for an unknown key or an invalid entry.
-    """
+    """Returns a paper by its key in `papers.bib` or of one BibTeX entry; raises UserError if it is neither."""
     if isinstance(paper, Paper):
         return paper
     if paper.lstrip().startswith("@"):
