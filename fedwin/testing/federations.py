@@ -22,16 +22,12 @@ from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy
 from fedwin.models.model import Model, Output
 
-CLASSES, FEATURES = 4, 6
+CLASSES, FEATURES, SIZE = 4, 6, 80
 
 
-def dataset(size: int = 80, seed: int = 0) -> Dataset:
-    """Returns vectors of four Gaussian classes.
-
-    Args:
-      size: number of training examples; there are 41 test examples.
-    """
-    generator = np.random.default_rng(seed)
+def dataset(size: int = SIZE) -> Dataset:
+    """Returns vectors of four Gaussian classes, `size` training examples and 41 test examples."""
+    generator = np.random.default_rng(0)
     means = generator.standard_normal((CLASSES, FEATURES)) * 2
 
     def split(count):
@@ -42,28 +38,20 @@ def dataset(size: int = 80, seed: int = 0) -> Dataset:
     return Dataset("toy", split(size), split(41), CLASSES)
 
 
-def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int = 1) -> Partition:
-    """Splits examples at random.
-
-    Args:
-      equal: whether all clients get the same number; otherwise sizes are random.
-    """
-    generator = np.random.default_rng(seed)
-    order = generator.permutation(size).astype(np.int32)
+def partition(clients: int = 10, equal: bool = True) -> Partition:
+    """Splits the examples at random, if not `equal` in parts of random sizes."""
+    generator = np.random.default_rng(1)
+    order = generator.permutation(SIZE).astype(np.int32)
     if equal:
-        cuts = np.arange(0, size + 1, size // clients)
+        cuts = np.arange(0, SIZE + 1, SIZE // clients)
     else:
-        cuts = np.concatenate([[0], np.sort(generator.choice(np.arange(1, size), clients - 1, replace=False)), [size]])
+        cuts = np.concatenate([[0], np.sort(generator.choice(np.arange(1, SIZE), clients - 1, replace=False)), [SIZE]])
     return Partition(order, cuts.astype(np.int64))
 
 
 def federation(clients: int = 10, equal: bool = True) -> Federation:
-    """Returns `dataset()`, split by `partition()`.
-
-    Args:
-      equal: whether all clients have the same number of examples.
-    """
-    return federate(dataset(), partition(clients, equal=equal))
+    """Returns `dataset()`, split by `partition()`."""
+    return federate(dataset(), partition(clients, equal))
 
 
 def network() -> Model:
@@ -94,49 +82,26 @@ def solver(fed: Federation, **changes) -> local.Solver:
     return local.Solver(**(options | changes))
 
 
-def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -> core.Setting:
-    """Returns the setting of a run."""
+def setting(fed: Federation) -> core.Setting:
+    """Returns the setting of a run of 20 rounds with 4 clients each."""
     model = network()
-    return core.Setting(
-        fed.num_clients, clients_per_round, num_rounds, init_fn=lambda key: model.init(key).params, model=model
-    )
+    return core.Setting(fed.num_clients, 4, 20, init_fn=lambda key: model.init(key).params, model=model)
 
 
 def build(choice: str, fed: Federation, **changes) -> core.Algorithm:
-    """Builds a registered algorithm with `solver(fed, **changes)`.
-
-    Args:
-      choice: such as 'fedprox:mu=0.1'.
-    """
+    """Builds a registered algorithm, such as 'fedprox:mu=0.1', with `solver(fed, **changes)`."""
     return ALGORITHMS.build(choice, setting(fed), solver(fed, **changes))
 
 
-def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strategy = Strategy(), seed: int = 0):
-    """Returns the state before the first round and the clients' data, both placed on the strategy's devices.
-
-    Returns:
-      (RunState, Store).
-    """
-    run = engine.init(
-        algorithm,
-        observers,
-        network().init(jax.random.key(seed)),
-        fed.num_clients,
-        jax.random.key(seed + 100),
-        jax.random.key(0),
-    )
+def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strategy = Strategy()):
+    """Returns (RunState before the first round, Store of the clients), both placed on the strategy's devices."""
+    model = network().init(jax.random.key(0))
+    run = engine.init(algorithm, observers, model, fed.num_clients, jax.random.key(100), jax.random.key(0))
     return strategy.place(run, strategy.placement(run)), strategy.place(fed.store())
 
 
 def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0) -> core.Cohort:
-    """Draws the cohorts of some rounds.
-
-    Args:
-      width: places of a round, at least `clients` (default); the rest is padding.
-
-    Returns:
-      core.Cohort of arrays [rounds, width].
-    """
+    """Draws the cohorts of some rounds, arrays [rounds, width]; places beyond `clients` (default: none) are padding."""
     shape = rounds, width or clients
     ids, present = np.zeros(shape, np.int32), np.zeros(shape, bool)
     ids[:, :clients] = [sampling.cohort(seed, round, fed.num_clients, clients) for round in range(rounds)]
