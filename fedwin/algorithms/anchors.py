@@ -146,10 +146,6 @@ class Anchoring:
         width, dtype = kernels[0].shape[0], kernels[0].dtype
         return initial_anchors(jax.random.fold_in(key, 1), self.model.num_classes, width, dtype)
 
-    def features(self, params, stats, batch, key):
-        """Computes h of a batch in training mode, [B, d]."""
-        return self.model.apply(Variables(params, stats), batch, key, True).features
-
     def loss(self, base: Callable, anchors, round) -> Callable:
         """Returns the local loss plus lam times the anchor loss, (params, stats, batch, key, info) -> (loss, stats)."""
 
@@ -180,8 +176,8 @@ class Anchoring:
 
         def on_step(carry: Epoch, new, s, last):
             # Features of the model before the step, as its loss used them.
-            features, labels = self.features(s.params, c.stats, s.batch, s.key), s.batch["y"]
-            means, present = class_means(features, labels, self.model.num_classes, s.batch.get("mask"))
+            features = self.model.apply(Variables(s.params, c.stats), s.batch, s.key, True).features
+            means, present = class_means(features, s.batch["y"], self.model.num_classes, s.batch.get("mask"))
             new, adam = self.calibrated(new, carry.adam, anchors, c.round)
             sums, present, batches = carry.sums + means, carry.present + present, carry.batches + 1
             epoch_ends = last | (s.j + 1 >= s.steps)

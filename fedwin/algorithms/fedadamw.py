@@ -18,10 +18,8 @@ from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
-from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.errors import UserError
-from fedwin.local.optimizers import with_decoupled_decay
+from fedwin.local.optimizers import check_plain_sgd, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegative, Positive, Share
 from fedwin.tree import PyTree
 
@@ -113,8 +111,7 @@ def fedadamw(
       >>> testing.run_rounds("fedadamw")
       {'model': [6.988, 6.026, 4.868]}
     """
-    if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
-        raise UserError("fedadamw: clients use AdamW; leave client_optimizer=sgd and client_momentum=0.")
+    check_plain_sgd(solve, "fedadamw", "AdamW")
     solve = with_decoupled_decay(solve, lambda decay: _adamw(b1, b2, eps, decay))
     block = jnp.mean if blocks == "array" else lambda v: v
 

@@ -20,10 +20,8 @@ from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
-from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.errors import UserError
-from fedwin.local.optimizers import muon, with_decoupled_decay
+from fedwin.local.optimizers import check_plain_sgd, muon, with_decoupled_decay
 from fedwin.registry.ranges import Decay, Positive
 from fedwin.tree import PyTree
 
@@ -106,8 +104,7 @@ def fedmuon(
       >>> testing.run_rounds("fedmuon", problem=testing.classification())
       {'model': [0.658, 0.289, 0.138]}
     """
-    if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
-        raise UserError("fedmuon: clients use Muon; leave client_optimizer=sgd and client_momentum=0.")
+    check_plain_sgd(solve, "fedmuon", "Muon")
     solve = with_decoupled_decay(solve, lambda decay: optimizer_of(alpha, beta, matrix_lr, decay))
 
     def client(down, c):

@@ -15,11 +15,9 @@ import optax
 from fedwin import core, local, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.algorithms.scaffold import controlled
-from fedwin.errors import UserError
-from fedwin.local.optimizers import with_decoupled_decay
+from fedwin.local.optimizers import check_plain_sgd, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegativeInt, Positive
 from fedwin.tree import PyTree
 
@@ -104,8 +102,7 @@ def fedmuon_bc(
       >>> testing.run_rounds("fedmuon_bc:beta=0.5", rounds=5)  # Muon alone stays at 7, where gradients differ in sign
       {'model': [7.0, 5.25, 4.0, 3.25, 3.01]}
     """
-    if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
-        raise UserError("fedmuon_bc: clients use Muon; leave client_optimizer=sgd and client_momentum=0.")
+    check_plain_sgd(solve, "fedmuon_bc", "Muon")
     solve = with_decoupled_decay(solve, lambda decay: corrected_muon(beta, newton_schulz, decay))
 
     def client(down, c):

@@ -18,36 +18,8 @@ from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.local.optimizers import has_memory, is_sgd
 from fedwin.registry.ranges import NonNegative, Positive
-
-
-def is_sgd(optimizer) -> bool:
-    """Returns whether an optimizer is linear in gradients and ignores parameters, as SGD with or without momentum is.
-
-    Example:
-      >>> import optax
-      >>> is_sgd(optax.sgd(0.1, momentum=0.9)), is_sgd(optax.adam(0.1))
-      (True, False)
-    """
-
-    def updates(gradients, at):
-        state, out = optimizer.init(at), []
-        for g in gradients:
-            update, state = optimizer.update(g, state, at)
-            out.append(update)
-        return jnp.stack(out)
-
-    g, h = jnp.array([1.0, -2.0, 0.5]), jnp.array([3.0, 0.25, 1.0])
-    separate = updates(g, jnp.ones(())) + updates(h, jnp.full((), -3.0))
-    return bool(jnp.allclose(separate, updates(g + h, jnp.full((), 5.0)), rtol=1e-4))
-
-
-def has_memory(optimizer) -> bool:
-    """Returns whether a second unit gradient gives another update than the first one, as momentum does."""
-    gradient = jnp.ones(())
-    first, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
-    second, _ = optimizer.update(gradient, state, gradient)
-    return not bool(first == second)
 
 
 def counter(optimizer, mu=0.0):
