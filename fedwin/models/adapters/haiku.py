@@ -130,7 +130,15 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
         raise UserError(
             f"{name}: sample_batch must be a dict with an array 'x', such as {{'x': zeros [1, 28, 28, 1]}}."
         )
-    params, stats, logits, linear_layers = _trace(functions, sample_batch, name)
+    linear_layers = []
+
+    def probe(key):
+        params, stats = functions.init(key)
+        (logits, _), _, layers = _run_recording(lambda: functions.evaluate(params, stats, sample_batch, key), None)
+        linear_layers.extend(layers)
+        return params, stats, logits
+
+    params, stats, logits = traced_shapes(name, sample_batch["x"].shape[1:], probe, jax.random.key(0))
     width = num_outputs(name, logits, num_classes)
     path = locate_classifier(name, params, classifier_path, linear_layers, width)
 
@@ -169,19 +177,6 @@ def _run_recording(function, path):
         result = function()
     # A module that is called once per time step has several inputs, which are not one array of features.
     return result, inputs[0] if len(inputs) == 1 else (), linear_layers
-
-
-def _trace(functions: NetworkFunctions, sample_batch, name: str):
-    """Returns (shapes of params, stats and logits, list of linear layers); raises UserError if tracing fails."""
-    linear_layers = []
-
-    def probe(key):
-        params, stats = functions.init(key)
-        (logits, _), _, layers = _run_recording(lambda: functions.evaluate(params, stats, sample_batch, key), None)
-        linear_layers.extend(layers)
-        return params, stats, logits
-
-    return *traced_shapes(name, sample_batch["x"].shape[1:], probe, jax.random.key(0)), linear_layers
 
 
 def _apply(functions: NetworkFunctions, recorded: tuple[str, ...]):
