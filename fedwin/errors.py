@@ -48,11 +48,11 @@ def describe(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def user_code(function: Callable, failure: str) -> Iterator[None]:
+def user_code(function: Callable | None, failure: str) -> Iterator[None]:
     """Converts an exception that a user's function raises in the body to a UserError.
 
     Args:
-      function: the function that runs in the body; exceptions of fedwin's own functions are not converted.
+      function: the function that runs in the body; exceptions of fedwin's own functions are not converted. None: any.
       failure: start of the message, such as "algorithm 'x' can't be built".
 
     Raises:
@@ -63,6 +63,6 @@ def user_code(function: Callable, failure: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if function.__module__.startswith("fedwin."):
+        if function is not None and function.__module__.startswith("fedwin."):
             raise
         raise UserError(f"{failure}: {describe(error)}") from error

@@ -1,13 +1,12 @@
 """Callbacks: called after each evaluation in process 0; all processes learn whether the seed stops."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedwin import multi_process
-from fedwin.errors import UserError, describe
+from fedwin.errors import UserError, user_code
 
 # Returned by a callback, ends the training of the seed that was evaluated.
 STOP = True
@@ -121,7 +120,7 @@ class RunCallbacks:
         def resume() -> None:
             evaluations = [(line["round"], read_outs_of(line)) for line in read()] if self.callbacks else []
             for callback in self.callbacks:
-                with _guarded(f"on_eval failed while seed {seed} resumes:"):
+                with user_code(None, f"on_eval failed while seed {seed} resumes"):
                     callback.resume(seed, evaluations)
 
         if self._active:
@@ -148,21 +147,10 @@ class RunCallbacks:
 def _called(callback: Callback, line: Line) -> bool:
     """Calls a callback with an evaluation; returns whether the seed stops."""
     round, seed = line["round"], line["seed"]
-    with _guarded(f"on_eval failed after round {round} of seed {seed}:", "The run resumes from its checkpoint."):
+    with user_code(None, f"on_eval failed after round {round} of seed {seed}"):
         answer = callback(round, seed, read_outs_of(line))
     if answer is not None and not isinstance(answer, (bool, np.bool_)):
         raise UserError(
             f"on_eval returned {answer!r}; return fedwin.STOP (True) to end the seed, None or False to continue."
         )
     return bool(answer)
-
-
-@contextlib.contextmanager
-def _guarded(failed: str, more: str = "") -> Iterator[None]:
-    """Makes exceptions of the user's code UserErrors that begin with `failed`."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{failed} {describe(error)} {more}".rstrip()) from error
