@@ -87,14 +87,10 @@ def read(path: str | os.PathLike) -> ArrayFile:
     for name, value in arrays.items():
         if value.dtype.kind not in "fiub" and value.dtype.name != "bfloat16":
             raise UserError(f"{path}: '{name}' is {value.dtype}, not an array of numbers.")
-    try:
+    with files.reading(path, "its metadata is damaged", "export the model again"):
         metadata = parse_json(text) if text else {}
         if not isinstance(metadata, dict):
             raise ValueError("not an object")
-    except ValueError as error:
-        raise UserError(
-            f"{path}: its metadata is damaged ({files.one_line(error)}); export the model again."
-        ) from error
     return ArrayFile(arrays, metadata)
 
 
@@ -109,20 +105,15 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray], text: str) -> bytes:
 
 
 def _read_npz(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-    try:
+    with files.reading(path, "not a readable .npz file of arrays"):
         arrays = files.read_npz(io.BytesIO(content))
-    except Exception as error:  # a damaged zip file can raise almost any exception
-        raise UserError(f"{path}: not a readable .npz file of arrays ({files.one_line(error)}).") from error
     return arrays, str(arrays.pop(METADATA, np.array("")))
 
 
 def _read_safetensors(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     package = _safetensors()
-    try:
-        with package.safe_open(path, framework="np") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, (file.metadata() or {}).get(KEY, "")
-    except Exception as error:  # the package has an error class of its own, and TypeErrors for types
-        raise UserError(f"{path}: not a readable .safetensors file ({files.one_line(error)}).") from error
+    with files.reading(path, "not a readable .safetensors file"), package.safe_open(path, framework="np") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, (file.metadata() or {}).get(KEY, "")
 
 
 def _safetensors():

@@ -42,17 +42,11 @@ def read(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str
     Raises:
       UserError: damaged, in the format before PyTorch 1.6, or anything other than a dictionary of tensors.
     """
-    try:
+    line = CONVERSION.format(name=path.name, stem=path.stem)
+    remedy = f"convert it where torch is installed: python -c '{line}'"
+    with files.reading(path, "not a state dict that is read without running code", remedy):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             state = _unpickle(archive)
-    except UserError:
-        raise
-    except Exception as error:  # damaged archives and pickles can raise nearly anything
-        line = CONVERSION.format(name=path.name, stem=path.stem)
-        raise UserError(
-            f"{path}: not a state dict that is read without running code ({files.one_line(error)}); convert it where "
-            f"torch is installed: python -c '{line}'."
-        ) from error
     if not isinstance(state, dict) or not all(isinstance(value, np.ndarray) for value in state.values()):
         entries = f" (its entries are {', '.join(map(str, list(state)[:5]))})" if isinstance(state, dict) else ""
         raise UserError(
