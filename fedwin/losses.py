@@ -58,6 +58,13 @@ def check_classes(labels, who: str, remedy: str) -> None:
         raise UserError(f"{who} needs classes, and the labels are {labels.dtype} numbers; {remedy}.")
 
 
+def check_one_class(labels, who: str, remedy: str) -> None:
+    """Raises UserError that `who` needs one class per example, with a remedy, for sequences and continuous labels."""
+    check_classes(labels, who, remedy)
+    if labels.ndim > 1:
+        raise UserError(f"{who} needs one class per example, not a sequence; {remedy}.")
+
+
 def stateless(function):
     """Returns a loss for models without statistics."""
     return lambda params, stats, batch, key, info: (function(params, batch, key, info), stats)

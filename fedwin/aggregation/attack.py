@@ -18,7 +18,7 @@ from fedwin.core import Algorithm, Phase
 from fedwin.data.rng import generator
 from fedwin.data.views import with_views
 from fedwin.errors import UserError
-from fedwin.losses import check_classes
+from fedwin.losses import check_one_class
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, Positive, Share
 
@@ -212,13 +212,6 @@ def poisoned(c: core.Client, chosen, **changes: Callable) -> core.Client:
     return with_views(c, jnp.broadcast_to(chosen, c.index.shape), changed)
 
 
-def check_labels(owner: str, y) -> None:
-    """Raises UserError unless an example has one class."""
-    check_classes(y, owner, "choose another --attack")
-    if y.ndim > 1:
-        raise UserError(f"{owner}: needs one class per example, not a sequence; choose another --attack.")
-
-
 @ATTACKS.register("label_flip", paper=("fang2020local", "fung2020limitations"))
 def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
@@ -243,7 +236,7 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     num_classes = setting.model.num_classes
 
     def poison(c, attacks):
-        check_labels("label_flip", c.examples["y"])
+        check_one_class(c.examples["y"], "label_flip", "choose another --attack")
         info = dict(c.info)
         for name in (name for name in _COUNTS if name in info):
             info[name] = tree.where(attacks, jnp.flip(info[name], -1), info[name])

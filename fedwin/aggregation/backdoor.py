@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, tree
-from fedwin.aggregation.attack import ATTACKS, Attack, Attackers, check_labels, number_of_attackers, poisoned
+from fedwin.aggregation.attack import ATTACKS, Attack, Attackers, number_of_attackers, poisoned
 from fedwin.errors import UserError
+from fedwin.losses import check_one_class
 from fedwin.registry.ranges import NonNegativeInt, Positive, PositiveInt, Share
 
 
@@ -101,7 +102,7 @@ def backdoor(
 
     def poison(c, attacks):
         y, length = c.examples["y"], c.index.shape[0]
-        check_labels("backdoor", y)
+        check_one_class(y, "backdoor", "choose another --attack")
         trigger.check(c.examples["x"].shape[1:], c.examples["x"].shape[1:])
         # Products with the numbers of examples must fit 64 bits.
         exact = fractions.Fraction(str(share)).limit_denominator(10**9)

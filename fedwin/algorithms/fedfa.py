@@ -15,6 +15,7 @@ from fedwin.algorithms.anchors import Anchoring
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.losses import check_one_class
 from fedwin.registry.ranges import NonNegative, Positive, Share
 from fedwin.schedules import Start, first_round
 
@@ -93,8 +94,7 @@ def fedfa(
 
 def _client(solve, anchoring: Anchoring, weighting: str):
     def client(down, c):
-        if c.examples["y"].ndim > 1:
-            raise UserError("fedfa: anchors need one label per example; choose another algorithm for sequences.")
+        check_one_class(c.examples["y"], "fedfa", "choose another --algorithm")
         params, anchors = down
         solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
         carry, on_step = anchoring.initial_carry(params, anchors), anchoring.on_step(anchors, c)

@@ -14,7 +14,6 @@ from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive
 
 
@@ -85,9 +84,7 @@ def fedntd(
     model = setting.model
 
     def client(params, c):
-        losses.check_classes(c.examples["y"], "fedntd", "choose another --algorithm")
-        if c.examples["y"].ndim > 1:
-            raise UserError("fedntd: distillation needs one label per example; choose another algorithm for sequences.")
+        losses.check_one_class(c.examples["y"], "fedntd", "choose another --algorithm")
 
         def term(output, batch):
             teacher = model.apply(Variables(params, c.stats), batch, c.key, False).logits

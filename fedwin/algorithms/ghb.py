@@ -60,7 +60,6 @@ def ghb(
         tau = max(1, round(1 / setting.participation))
         # A delay line longer than the run would never be read.
         tau = min(tau, setting.most_rounds or tau)
-    window.check_size("ghb: tau", tau)
 
     def init(params):
         packing = window.flat(params)

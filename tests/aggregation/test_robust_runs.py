@@ -103,4 +103,4 @@ def test_private_sums_are_left_alone(changes, words):
 
 def test_label_flips_of_sequences_are_refused():
     config = Config(dataset="shakespeare_synthetic", model="shakespeare_lstm", attack="label_flip", clients_per_round=2)
-    refused("label_flip: needs one class per example, not a sequence", fedwin.check, config)
+    refused("label_flip needs one class per example, not a sequence", fedwin.check, config)

@@ -114,4 +114,4 @@ def test_fedfa_refuses_sequences():
     p = testing.classification()
     labels = jnp.stack([p.store.examples["y"]] * 2, 1)
     p = p._replace(store=p.store._replace(examples=p.store.examples | {"y": labels}))
-    refused("fedfa.*one label per example", testing.trajectory, p, p.build("fedfa"), 1)
+    refused("fedfa needs one class per example", testing.trajectory, p, p.build("fedfa"), 1)
