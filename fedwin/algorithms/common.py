@@ -55,12 +55,18 @@ class Server(NamedTuple):
     resettable: Callable[[object], bool] = core.nothing_resettable
 
 
-def fedavg_with(server: Server, solve: local.Solver, weighting: str) -> core.Algorithm:
-    """Returns FedAvg with another server."""
+def fedavg_with(server: Server, solve: local.Solver, weighting: str, keeps_optimizer: bool = False) -> core.Algorithm:
+    """Returns FedAvg with another server, whose clients may keep the state of their optimizer between rounds."""
+
+    def client(params, c):
+        y = solve(params, c, optimizer=c.state)
+        return y.update({"delta": weighted_delta(y, params, c, weighting)}, state=y.optimizer)
+
     return core.algorithm(
-        fedavg_client(solve, weighting),
+        client if keeps_optimizer else fedavg_client(solve, weighting),
         server.step,
         init=server.init,
+        client_init=lambda params, id: solve.optimizer.init(params) if keeps_optimizer else (),
         weighting=weighting,
         resettable=server.resettable,
     )

@@ -25,8 +25,7 @@ import optax
 from jax import lax
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
-from fedwin.algorithms.common import Server, Weighting
+from fedwin.algorithms.common import Server, Weighting, fedavg_with
 from fedwin.algorithms.fedopt import Optimizer, named_server
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
@@ -189,19 +188,7 @@ def diloco(
         raise UserError(f"diloco: delay={delay} must be below the local steps of a round, --local_steps={solve.steps}.")
     if fragments > 1 or delay or mixing:
         return _streaming(setting, solve, server, fragments, pattern, delay, mixing, weighting)
-
-    def client(params, c):
-        y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
-
-    return core.algorithm(
-        client,
-        server.step,
-        init=server.init,
-        client_init=lambda params, id: solve.optimizer.init(params),
-        weighting=weighting,
-        resettable=server.resettable,
-    )
+    return fedavg_with(server, solve, weighting, keeps_optimizer=True)
 
 
 def restarted(server: Server, period: int, fragments: int = 1) -> Server:

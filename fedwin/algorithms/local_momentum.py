@@ -8,8 +8,7 @@ import dataclasses
 import optax
 
 from fedwin import core, local
-from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.common import Server, Weighting, fedavg_server, fedavg_with
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Decay, Positive
 
@@ -53,11 +52,5 @@ def local_momentum(
       {'model': [3.352, 3.22, 3.254]}
     """
     optimizer = optax.chain(optax.trace(momentum), solve.optimizer) if momentum else solve.optimizer
-    solve = dataclasses.replace(solve, optimizer=optimizer)
-
-    def client(params, c):
-        y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
-
-    init = lambda params, id: optimizer.init(params)
-    return core.algorithm(client, common.fedavg_server(server_lr), client_init=init, weighting=weighting)
+    server = Server(lambda params: (), fedavg_server(server_lr))
+    return fedavg_with(server, dataclasses.replace(solve, optimizer=optimizer), weighting, keeps_optimizer=True)
