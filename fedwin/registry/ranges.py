@@ -18,8 +18,8 @@ import numpy as np
 from fedwin.errors import UserError
 from fedwin.registry.choices import check_size, format_value, nearest
 
-# The smallest normal float32: smaller numbers are flushed to 0 on the device.
-SMALLEST = 2.0**-126
+# The smallest normal float32: smaller numbers are flushed to 0 on the device. The largest: larger ones are infinite.
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 _KINDS = {float: "a number", int: "an integer", str: "text", bool: "true or false", type(None): "none"}
 
@@ -43,8 +43,8 @@ class Range(NamedTuple):
     open_most: bool = False
 
     def holds(self, value: float) -> bool:
-        """Returns whether a number is finite and in the interval, where smaller numbers than SMALLEST are not."""
-        if not math.isfinite(value) or 0 < abs(value) < SMALLEST:
+        """Returns whether a number is in the interval, and 0 or from SMALLEST to LARGEST, whatever its sign."""
+        if not abs(value) <= LARGEST or 0 < abs(value) < SMALLEST:
             return False
         above = value > self.least if self.open_least else value >= self.least
         return above and (value < self.most if self.open_most else value <= self.most)
@@ -123,8 +123,11 @@ class Values(NamedTuple):
 
     def refusal(self, value: Any) -> str:
         """Returns the end of the message about a value that is not accepted."""
-        if isinstance(value, float) and 0 < abs(value) < SMALLEST and any(kind.range for kind in self.kinds):
+        size = abs(value) if isinstance(value, (int, float)) and any(kind.range for kind in self.kinds) else 0
+        if 0 < size < SMALLEST:
             return f"is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}."
+        if LARGEST < size < math.inf:
+            return f"is infinite in 32-bit arithmetic; set at most {LARGEST:.1e}."
         literals = [other for kind in self.kinds for other in kind.values]
         wanted = " or ".join(map(str, self.kinds))
         if isinstance(value, float) and not math.isfinite(value):

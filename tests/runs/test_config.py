@@ -38,7 +38,7 @@ def wrong_values(field: dataclasses.Field) -> list:
         elif isinstance(limits, str):  # of a Literal
             wrong.append("nosuch")
     if isinstance(default, (int, float)) and not isinstance(default, bool):
-        wrong += ["1", True, 1e-46, float("nan"), float("inf")]
+        wrong += ["1", True, 1e-46, 1e39, 10**400, float("nan"), float("inf")]
     return wrong
 
 
