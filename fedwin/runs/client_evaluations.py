@@ -202,9 +202,10 @@ def figures(metric: Mean, small_is_good: bool = False) -> dict[str, float]:
     tail = -(-len(values) // TAIL)
     ends = [float(ascending[:tail].mean()), float(ascending[-tail:].mean())]
     worst, best = reversed(ends) if small_is_good else ends
-    # After a divergence, numpy would warn of NaN and infinities, and it interpolates to NaN next to an infinity.
+    # After a divergence, numpy would warn, and percentiles next to an infinity or a NaN, of a loss, would all be NaN.
     with np.errstate(invalid="ignore"):
         first = (float(values.mean()), float(jax.tree.map(np.sum, metric).value), float(values.std()), worst, best)
+        values = np.where(np.isnan(values), np.inf, values)
         spread, above = (np.percentile(values, PERCENTILES, method=method) for method in ("linear", "higher"))
         return dict(zip(FIGURES, (*first, *map(float, np.where(np.isnan(spread), above, spread))), strict=True))
 
