@@ -317,9 +317,9 @@ def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]
         raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
     first, end = own[0]["round"], own[-1]["round"]
     counted = max(config.final_evals, 1)
-    # The untrained model of round 0 counts in no mean, however short the run.
+    # The model that it starts from, untrained or a fork's parent's, counts in no mean, however short the run.
     ended = config.num_rounds if journal.stopped_at is None else end
-    last = [line for line in own if line["round"] > max(ended - counted, 0)]
+    last = [line for line in own if line["round"] > max(ended - counted, first)]
     # A seed that was stopped early was evaluated every --eval_every rounds; the mean covers those of as many rounds.
     complete = journal.stopped_at is not None or (
         len({line["round"] for line in last}) >= min(counted, config.num_rounds - first)
@@ -382,8 +382,8 @@ def summarize(
       traces: number of dispatch programs that were compiled.
 
     Returns:
-      Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
-      number; the final evaluation; times. A mean is over the `evaluations` in the `last_rounds`, one of clients'
+      Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without the first of
+      the run; their number; the final evaluation; times. A mean is over `evaluations` in `last_rounds`, one of clients'
       figures over `client_evaluations` of them; that of a seed that was stopped early covers the evaluations of as many
       rounds before `stopped_at`. Diverged seeds have no mean and are left out of those over seeds, which give the
       number of seeds that they cover.
@@ -395,7 +395,7 @@ def summarize(
     return {
         "algorithm": config.algorithm,
         "num_rounds": config.num_rounds,
-        "last_rounds": min(max(config.final_evals, 1), config.num_rounds),
+        "last_rounds": min(max(config.final_evals, 1), config.num_rounds - min(line["round"] for line in lines)),
         "evaluations": max((seed["evaluations"] for seed in seeds.values() if seed["last"] is not None), default=0),
         "fingerprint": fingerprint,
         "traces": traces,

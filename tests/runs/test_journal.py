@@ -70,16 +70,19 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.25)
     assert summary["over_seeds"]["model"]["accuracy"]["final"] == pytest.approx(0.4)
     assert summary["last_rounds"] == summary["evaluations"] == summary["seeds"][0]["evaluations"] == 4
-    # The first evaluation of a fork is of a trained model.
-    config = Config(num_rounds=4, final_evals=final_evals, fork_from="a@2")
-    fork = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
-    assert fork["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("completed, where", [(4, ""), (9, " after round 4")])
 def test_a_progress_line_says_of_which_round_its_accuracy_is(completed, where):
     assert progress_note(completed, 0.25, evaluations([4])) == f"train loss 0.2500  accuracy{where}: model 0.4000"
     assert progress_note(completed, 0.25, []) == "train loss 0.2500"
+
+
+def test_a_fork_does_not_count_its_first_evaluation_which_is_of_its_parents_model():
+    config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
+    summary = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
+    assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.35)
+    assert scores.last_rounds(summary) == "the last 2 of 4 rounds (2 evaluations)"
 
 
 def test_clients_that_report_no_loss_have_none():
