@@ -23,6 +23,7 @@ from fedwin.errors import UserError, escape
 from fedwin.files import check_unlocked
 from fedwin.models import Model
 from fedwin.models.convolution import onednn
+from fedwin.registry import parse
 from fedwin.runs import directory as directories
 from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, checksum, named_leaves
@@ -331,10 +332,7 @@ def measure_requirements(
 def readout_names(config: Config) -> list[str]:
     """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing."""
     prepared = prepare(config)
-
-    def read():
-        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
-
+    read = lambda: engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
     with jax_config.settings(config.precision):
         return sorted(jax.eval_shape(read))
 
@@ -408,6 +406,9 @@ def _print_header(checked: CheckedRun, fingerprint: str, say: Say) -> None:
         say(f"note: {len(absent)} of {prepared.dataset.num_classes} classes have no training example: {shown}.")
     if (rule := prepared.stopping_rule) is not None and rule.on_test:
         say(f"note: the test examples decide when a seed stops (early_stopping by {rule.metric}): a biased result.")
+    choice, left = parse(config.early_stopping or "none"), config.num_rounds - fork_round(config)
+    if choice.name == "patience" and choice.params["rounds"] >= left:
+        say(f"note: early_stopping={config.early_stopping}: no seed ends before the last round; set fewer rounds.")
     if prepared.privacy is not None:
         say(f"privacy of each seed: {prepared.privacy.describe(config.num_rounds)}")
     if config.strategy in ("default", "auto") and (cores := jax_config.unused_cores()):

@@ -57,12 +57,9 @@ def test_a_state_may_be_zero():
     assert [callback(t, 0, {"model": {"loss": 1.0}}) for t in range(3)] == [False, False, True]
 
 
-def test_validation_decides_only_where_clients_hold_out_examples():
+def test_what_no_evaluation_of_the_run_has_is_refused_before_it():
     config = dataclasses.replace(CONFIG, val_fraction=0.0, eval_val=False, early_stopping="patience:rounds=5")
     refused("val_accuracy needs examples that clients hold out; set --val_fraction=0.1", fedwin.check, config)
-
-
-def test_what_no_evaluation_of_the_run_has_is_refused_before_it():
     for rule, words in (
         ("patience:rounds=5,metric=val_acuracy", "early_stopping: metric=val_acuracy must be one of .*'val_accuracy'"),
         ("target:value=0.5,read_out=wima9", "early_stopping: read_out=wima9 must be one of model"),

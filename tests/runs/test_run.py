@@ -87,8 +87,9 @@ def test_a_loss_that_rose_is_noted(first, last, noted, tmp_path, capsys, monkeyp
     losses = lambda line: {"model": {"loss": last if line["round"] else first, "accuracy": 0.1}}
     altered = lambda path: [line | losses(line) for line in read_lines(path)]
     monkeypatch.setattr("fedwin.runs.run.read_lines", altered)
-    fedwin.run(placed(SMALL, tmp_path, num_rounds=1, **PLAIN))
+    fedwin.run(placed(SMALL, tmp_path, num_rounds=1, early_stopping="patience:rounds=1,metric=loss", **PLAIN))
     said = capsys.readouterr().out
+    assert "early_stopping=patience:rounds=1,metric=loss: no seed ends before the last round" in said
     assert ("loss rose from" in said) == ("rose from 2.3 to 2.31; a smaller --client_lr may help" in said) == noted
 
 
