@@ -23,7 +23,7 @@ from fedwin.errors import escape
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 
-from .cli import config_flags, processes, requirements, subcommand
+from .cli import config_flags, processes, requirements, subcommand, unused
 from .figures import curves
 from .figures.sources import Series
 from .papers.scales import MAIN_JOB
@@ -100,6 +100,8 @@ def main(argv: list[str]) -> None:
     """Trains the run of the flags, or the main job."""
     jax_config.use_every_core()
     config = config_flags.config_from_flags()
+    if config.local_steps:
+        unused.refuse(["local_epochs"], "beside --local_steps", unused.OMIT)
     if flags.FLAGS.dry_run:
         for run in [config] if decides_run() else configs(config).values():
             requirements.show(run)

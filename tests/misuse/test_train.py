@@ -13,6 +13,7 @@ BASE = (
 NUMBERS = [
     ("--model=cnn --augment=crop_flip:padding=100", "padding=100 | 8 x 8 | below 8"),
     ("--lr_schedule=cosine --lr_decay=0.1", "lr_schedule=cosine | lr_decay=0.1 | keep one"),
+    ("--local_steps=5 --local_epochs=1", "--local_epochs has no effect beside --local_steps"),
     ("--client_optimizer=adam --client_momentum=0.5", "client_momentum | sgd | adam"),
     ("--eval_val", "eval_val | set --val_fraction"),
     ("--keep_rounds=500 --num_rounds=400", "keep_rounds | 500"),
