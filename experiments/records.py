@@ -17,7 +17,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.files import SUMS, parse_json, read_bytes, read_verified, replace_bytes
-from fedwin.runs.directory import FOLDERS, read_config, verified_summary
+from fedwin.runs.directory import FOLDERS, ConfigFile, read_config, verified_summary
 from fedwin.runs.metrics_log import Line, read_lines
 
 # JSON data of config.json, summary.json and figures.
@@ -100,11 +100,9 @@ def read(path: str | pathlib.Path) -> Record:
     """
     path = pathlib.Path(path)
     if os.path.isdir(path):
-        config = config_of(path)
-        if (path / SUMMARY).is_file():
-            verified_summary(path)  # refuses one that is none
-        record = _of_directory(path)
-        return dataclasses.replace(record, about=record.about | {"config": config}, directory=path)
+        found = _config_file(path)
+        summary = verified_summary(path, found) if (path / SUMMARY).is_file() else None
+        return Record(found.contents, read_lines(path / METRICS), summary, path)
     if not path.name.endswith(SUFFIX):
         raise UserError(f"{path}: neither the directory of a run nor a packed run (*{SUFFIX}); check the path.")
     try:
@@ -118,7 +116,9 @@ def read(path: str | pathlib.Path) -> Record:
             for member in packed:
                 if member.isfile() and (file := packed.extractfile(member)) is not None:
                     pathlib.Path(folder, pathlib.Path(member.name).name).write_bytes(file.read())
-            return _of_directory(pathlib.Path(folder))
+            parsed = lambda name: parse_json(read_verified(pathlib.Path(folder), name))
+            summary = parsed(SUMMARY) if pathlib.Path(folder, SUMMARY).is_file() else None
+            return Record(parsed(CONFIG), read_lines(pathlib.Path(folder, METRICS)), summary)
     except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it.") from error
 
@@ -129,26 +129,29 @@ def config_of(directory: str | pathlib.Path) -> Json:
     Raises:
       UserError: it is not the directory of a run.
     """
+    return _config_file(directory).config
+
+
+def _config_file(directory: str | pathlib.Path) -> ConfigFile:
     if not os.path.isfile(os.path.join(directory, CONFIG)):
         raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
-    return read_config(pathlib.Path(directory)).config
+    return read_config(pathlib.Path(directory))
 
 
-def _of_directory(directory: pathlib.Path) -> Record:
-    contents = lambda name: parse_json(read_verified(directory, name))
-    summary = contents(SUMMARY) if (directory / SUMMARY).is_file() else None
-    return Record(contents(CONFIG), read_lines(directory / METRICS), summary)
-
-
-def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the directories of all runs below a folder, which may be one itself, sorted."""
-    directories = []
-    for place, subfolders, files in os.walk(folder):
-        subfolders.sort()
-        if CONFIG in files:
+def run_directories(folder: pathlib.Path, links: bool = True) -> list[pathlib.Path]:
+    """Returns the directories of all runs below a folder, which may be one itself, each once; through `links`, too."""
+    directories, seen = [], set[str]()
+    for place, subfolders, files in os.walk(folder, followlinks=links):
+        # A link may lead to a run that is listed under its own name, or upwards.
+        linked = {name for name in subfolders if os.path.islink(os.path.join(place, name))}
+        subfolders[:] = [*sorted({*subfolders} - linked), *sorted(linked)]
+        if (real := os.path.realpath(place)) in seen:
+            subfolders.clear()
+        elif CONFIG in files:
             directories.append(pathlib.Path(place))
             subfolders[:] = [name for name in subfolders if name not in FOLDERS]  # others may hold runs
-    return directories
+        seen.add(real)
+    return sorted(directories)
 
 
 def write(path: pathlib.Path, record: Record) -> None:

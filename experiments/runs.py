@@ -80,16 +80,13 @@ def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
     return {place: run | {"state": _now(place, run, jobs.get(place))} for place, run in sorted(runs.items())}
 
 
-def table(*folders: str, now: bool = False) -> str:
-    """Returns a row per run below folders.
-
-    Args:
-      now: whether to tell which of them run, wait or have failed.
+def table(*folders: str, now: bool = False, links: bool = True) -> str:
+    """Returns a row per run below folders, and behind `links` in them; `now` tells which run, wait or have failed.
 
     Raises:
       UserError: there is no such folder.
     """
-    found = states(folders) if now else _found(folders)
+    found = states(folders) if now else _found(folders, links)
     rows = [
         (str(place), run["algorithm"], run["dataset"], f"{run['rounds']} of {run['num_rounds']}")
         + (",".join(map(str, run["seeds"])), run["state"])
@@ -99,12 +96,12 @@ def table(*folders: str, now: bool = False) -> str:
     return plain_table([HEAD, *rows], width) if rows else f"no runs in {', '.join(folders)}"
 
 
-def _found(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
+def _found(folders: tuple[str, ...], links: bool = True) -> dict[pathlib.Path, dict[str, Any]]:
     """Returns directory -> progress of the runs below folders."""
     for folder in folders:
         if not pathlib.Path(folder).is_dir():
             raise UserError(f"{folder}: there is no such folder; name one that contains runs, `fedwin runs FOLDER`.")
-    places = [place for folder in folders for place in run_directories(pathlib.Path(folder))]
+    places = [place for folder in folders for place in run_directories(pathlib.Path(folder), links)]
     return {place: run for place in places if (run := progress(place)) is not None}
 
 
@@ -124,8 +121,10 @@ def main(argv: list[str]) -> None:
         return
     if not folders:
         raise UserError("--delete: name the runs to delete, or folders of runs.")
-    places = list(_found(folders))
-    print(table(*folders), flush=True)
+    for link in filter(pathlib.Path.is_symlink, map(pathlib.Path, folders)):
+        raise UserError(f"--delete: {link} is a symbolic link; name the directory itself, {link.resolve()}.")
+    places = list(_found(folders, links=False))
+    print(table(*folders, links=False), flush=True)
     for place in places:
         check_unlocked(place)
     if not places or not (values["yes"].value or _agreed(len(places))):

@@ -276,19 +276,21 @@ class ConfigFile:
       config: all flags.
       fingerprint: fingerprint of the identity, as written.
       privacy: fields of the guarantee of a private run (accounting.Privacy), or None.
+      contents: the whole file, with all flags.
     """
 
     config: Json
     identity: Identity
     fingerprint: str
     privacy: Json | None
+    contents: Json
 
 
 def read_config(directory: pathlib.Path) -> ConfigFile:
     """Reads config.json.
 
     Raises:
-      UserError: the file is missing, can't be read, has been altered, or has another format.
+      UserError: the file is missing, can't be read, has been altered, has another format, or is not a configuration.
     """
     path = directory / "config.json"
     try:
@@ -296,6 +298,10 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
         if (number := contents["format"]) != FORMAT:
             raise UserError(f"{path} has format {number}, not {FORMAT}; use the version of fedwin that wrote it.")
         config = dataclasses.asdict(Config()) | contents["config"]
+        try:
+            Config(**config).check()
+        except UserError as error:
+            raise UserError(f"{path}: {error} Restore it, or use the version of fedwin that wrote it.") from error
         fields = [field for field in dataclasses.fields(Config) if not field.metadata["operational"]]
         identity = Identity(
             config={field.name: config[field.name] for field in fields},
@@ -307,7 +313,11 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
             initial=contents["initial"],
             environment=contents["environment"],
         )
-        return ConfigFile(config, identity, contents["fingerprint"], contents.get("privacy"))
+        texts = (identity.data, identity.imports, identity.initial, identity.environment)
+        if not all(isinstance(text, str) for each in texts for text in (*each.values(), contents["fingerprint"])):
+            raise TypeError
+        own = contents["fingerprint"], contents.get("privacy"), contents | {"config": config}
+        return ConfigFile(config, identity, *own)
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); name a run, or another --out_dir.") from error
     except UserError:
@@ -405,24 +415,26 @@ def finished_summary(config: Config) -> Json | None:
     directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
     if not (directory / "summary.json").exists() or (config_file := load_config(config, directory)) is None:
         return None
-    if config_file.identity.imports != plugins.load(config.imports):
-        return None
-    return verified_summary(directory)
+    is_same = config_file.identity.imports == plugins.load(config.imports)
+    return verified_summary(directory, config_file) if is_same else None
 
 
-def verified_summary(directory: str | os.PathLike) -> Json:
-    """Returns the summary of a finished run, as `run` returned it, from its directory alone.
+def verified_summary(directory: str | os.PathLike, config_file: ConfigFile | None = None) -> Json:
+    """Returns the summary of a finished run, as `run` returned it, from its directory and config.json, if it was read.
 
     Raises:
       UserError: the run is not finished, or config.json or summary.json has been altered.
     """
     directory = pathlib.Path(directory)
-    seeds, path = read_config(directory).config["seeds"], directory / "summary.json"
+    seeds, path = (config_file or read_config(directory)).config["seeds"], directory / "summary.json"
     if not path.exists():
         raise UserError(f"{directory} has no summary.json: the run is not finished; the same command resumes it.")
     try:
         summary = summary_from_json(parse_json(read_verified(directory, path.name)))
-        if list(summary["seeds"]) != seeds or not isinstance(summary["over_seeds"], dict):
+        of_seeds = [each[kind] or {} for each in summary["seeds"].values() for kind in ("last", "final")]
+        rows = [row for by_name in (*of_seeds, *summary["over_seeds"].values()) for row in by_name.values()]
+        numbers = (number for row in rows for number in row.values())
+        if list(summary["seeds"]) != seeds or not all(isinstance(n, (int, float, type(None))) for n in numbers):
             raise ValueError
         return summary
     except UserError:

@@ -43,10 +43,9 @@ def read_lines(path: str | os.PathLike) -> list[Line]:
         if not text:
             continue
         try:
-            line = parse_json(text)
-            if not (isinstance(line["seed"], int) and isinstance(line["round"], int) and line["round"] >= 0):
+            if not _is_evaluation(line := parse_json(text)):
                 raise ValueError
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             if number == len(texts) - 1:  # the run was killed while writing: a complete line ends with a newline
                 break
             raise UserError(
@@ -54,6 +53,15 @@ def read_lines(path: str | os.PathLike) -> list[Line]:
             ) from error
         lines.append(line)
     return lines
+
+
+def _is_evaluation(line: Line) -> bool:
+    """Whether JSON data have seed and round, and only numbers; raises KeyError, TypeError or AttributeError if not."""
+    number = lambda value: isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")
+    items = lambda value: value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+    values = [each for name in line.keys() - {"clients", "train_loss"} for each in items(line[name])]
+    whole = isinstance(line["seed"], int) and isinstance(line["round"], int) and isinstance(line.get("model", {}), dict)
+    return whole and line["round"] >= 0 and all(map(number, values))
 
 
 def client_file(directory: pathlib.Path, seed: int, round: int) -> pathlib.Path:

@@ -122,7 +122,7 @@ def test_citation_takes_names_and_runs(tmp_path):
     refused("not the directory of a run", citation_command.subject, str(tmp_path))
     config = {"algorithm": "scaffold", "observe": ["ema"], "aggregate": "krum:f=1", "sampling": "weighted"}
     rest = {"data": {}, "versions": {"jax": "0"}, "device": "cpu x1", "strategy": "default", "fingerprint": ""}
-    rest |= {"format": 1, "imports": {}, "initial": None, "environment": {}}
+    rest |= {"format": 1, "imports": {}, "initial": {}, "environment": {}}
     (tmp_path / "config.json").write_text(json.dumps({"config": config, **rest}))
     found = citation(citation_command.subject(str(tmp_path)))
     parts = ("karimireddy2020scaffold", "polyak1992acceleration", "blanchard2017machine", "madow1949theory")
@@ -140,6 +140,10 @@ def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monk
     assert done.status == 0 and "halfway:share=0.3" in done.out and (tmp_path / "mine" / "summary.json").exists()
     runs = called("list", "runs", ".").out
     assert "halfway:share=0.3" in runs and "2 of 2" in runs and "finished" in runs
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link").symlink_to(tmp_path / "mine")
+    assert ["link" in called("list", "runs", folder).out for folder in (".", "other")] == [False, True]
+    assert "is a symbolic link; name" in called("runs", "--delete", "--yes", "other/link").lines[0]
     (tmp_path / "mine" / "notes.txt").write_text("kept")
     ended = called("runs", "--delete", "mine")
     assert ended.status == 2 and "add --yes" in ended.lines[0] and (tmp_path / "mine" / "checkpoints").exists()

@@ -91,19 +91,22 @@ def test_files_of_an_unfinished_run(copied):
     assert not (copied / "summary.json").exists()
 
 
-def test_a_configuration_of_another_format_or_with_other_flags_is_refused(copied):
+def test_files_of_another_format_with_other_flags_or_types_are_refused(copied, finished):
     (copied / "SHA256SUMS").unlink()
     contents = json.loads((copied / "config.json").read_text())
     del contents["config"]["shuffle"]  # as if the field were newer than the directory
     write_json(copied / "config.json", contents)
     assert directories.load_config(placed(RUN, copied), copied).identity.config["shuffle"] is True
     refused("--shuffle=True, not False", directories.load_config, placed(RUN, copied, shuffle=False), copied)
-    for change, words in ({"format": 2}, "has format 2, not 1"), ({"versions": 3}, "is not a run's configuration"):
+    for change, words in ({"format": 2}, "has format 2, not 1"), ({"data": {"0": 5}}, "is not a run's configuration"):
         write_json(copied / "config.json", contents | change)
         refused(words, directories.read_config, copied)
+    write_json(copied / "config.json", contents)
+    write_json(copied / "summary.json", finished[1] | {"over_seeds": {"model": {"loss": "low"}}})
+    refused("summary.json is not this run's summary", directories.verified_summary, copied)
     for change, words in ({"num_round": 1}, "Did you mean 'num_rounds'"), ({"seeds": 5}, "seeds=5 must be a list"):
         write_json(copied / "config.json", contents | {"config": contents["config"] | change})
-        refused(f"run/config.json: .*{words}.* version of fedwin", fedwin.load, copied)
+        refused(f"run/config.json: .*{words}.* version of fedwin", directories.read_config, copied)
 
 
 def test_hashes_omit_what_is_as_ever():

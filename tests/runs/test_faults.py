@@ -131,7 +131,7 @@ def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
     refused("metrics.jsonl is gone; restore it", read_lines, metrics(unfinished))
 
 
-@pytest.mark.parametrize("line", [b"\x00\xff\xfe\n", b'{"round": 4, "model": {}}\n'])
+@pytest.mark.parametrize("line", [b"\xff\n", b'{"round": 4, "model": {}}\n', b'{"seed":0,"round":4,"model":[]}\n'])
 def test_a_line_that_is_no_evaluation_is_refused(unfinished, line):
     lines = metrics(unfinished).read_bytes().splitlines(keepends=True)
     metrics(unfinished).write_bytes(b"".join([*lines[:2], line, *lines[2:]]))

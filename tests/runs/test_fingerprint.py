@@ -42,13 +42,17 @@ def identity(prepared, **changes):
     return directories.identity(SMALL, {"0": "ab"}, "vmapped", {}, {}, dataset)
 
 
-def test_normalization_and_options_of_jax_are_in_the_fingerprint(prepared):
+def test_normalization_and_options_of_jax_are_in_the_fingerprint_and_flags_of_waiting_are_not(prepared, monkeypatch):
     before, after = identity(prepared, mean=(0.5,), std=(0.25,)), identity(prepared, mean=(0.1,), std=(0.25,))
     assert after.fingerprint != before.fingerprint
     assert after.differences(before) == "normalisation was mean 0.5, std 0.25 and is mean 0.1, std 0.25"
     before = identity(prepared)
     with jax.disable_jit():
         assert identity(prepared).differences(before) == "jax_disable_jit was False and is True"
+    monkeypatch.delenv("XLA_FLAGS")
+    before = identity(prepared)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere --xla_force_host_platform_device_count=3")
+    assert identity(prepared).fingerprint == before.fingerprint
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -73,13 +77,6 @@ def test_the_library_is_that_of_the_convolutions(prepared, monkeypatch):
     assert of(True).environment["oneDNN"] == "not used"
     with_kernels = prepare(dataclasses.replace(SMALL, model="cnn"))
     assert run._calls_onednn(with_kernels) and not run._calls_onednn(prepared)
-
-
-def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS")
-    before = identity(prepared)
-    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere --xla_force_host_platform_device_count=3")
-    assert identity(prepared).fingerprint == before.fingerprint
 
 
 def test_hosts_may_differ_in_the_paths_of_imported_files(prepared, monkeypatch):
