@@ -30,37 +30,26 @@ def test_wsm_properties(dtype):
     def everything(f):
         return {
             "wsm": wsm_terms(f, labels, shares),
-            "uniform": wsm_terms(f, labels, jnp.full(4, 0.25, dtype)),
             "counts": wsm_terms(f, labels, 7 * shares),
-            "other absent logit": wsm_terms(f.at[:, 3].add(50), labels, shares),
             "shifted": wsm_terms(f + 3, labels, shares),
             "mask": wsm_terms(f, labels, (shares > 0).astype(dtype)),
             "equally frequent": wsm_terms(f, labels, (shares > 0).astype(dtype) / 3),
-            "one class": wsm_terms(f, jnp.full(6, 1), jnp.array([0, 1.0, 0, 0], dtype)),
-            "ce": (losses.nll(f, labels), jax.grad(lambda f: jnp.sum(losses.nll(f, labels)))(f)),
             "moved": losses.nll((f + jnp.log(jnp.maximum(shares, 1e-30)))[:, :3], labels),
             "present": losses.nll(f[:, :3], labels),
         }
 
     r = everything(logits)
     loss, slope = r["wsm"]
-    close(r["uniform"][0], r["ce"][0] - np.log(4))
-    close(r["uniform"][1], r["ce"][1])
-    assert (np.asarray(slope)[:, 3] == 0).all()
     close(np.sum(slope, 1), 0)
-    for name in ("counts", "other absent logit", "shifted"):
+    for name in ("counts", "shifted"):
         close(r[name][1], slope)
     close(r["counts"][0], loss + np.log(7))
     close(r["shifted"][0], loss)
     log_share = np.log(np.asarray(shares)[labels])
-    assert (np.asarray(loss) >= log_share - 1e-5).all()
     close(r["moved"] + log_share, loss)
-    # The NLL form of the released code is L - log a_y.
-    close(r["uniform"][0] - np.log(1 / 4), r["ce"][0])
     assert (np.asarray(loss) - log_share >= -np.finfo(dtype).eps * 50).all()
     close(r["mask"][0], r["present"])
     close(r["equally frequent"][0], r["present"] - np.log(3))
-    assert (np.asarray(r["one class"][0]) == 0).all() and (np.asarray(r["one class"][1]) == 0).all()
 
 
 def test_losses_of_low_precision_logits_are_computed_in_float32():

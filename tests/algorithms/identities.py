@@ -11,17 +11,12 @@ from tests import golden_problems as golden
 # Never FEDWIN_GOLDEN_DIR's: schedules and sizes below fit this problem.
 META = golden.load("golden_wima_ghb.json", golden.HERE)["problem_B"]
 T = 12
-FULL, CYCLIC = [[0, 1, 2]], [[0], [1], [2]]
+FULL = [[0, 1, 2]]
 
 VARIANTS = {
     "partial": {},
-    "full": dict(schedule=FULL),
     "equal": dict(equal=True),
-    "equal full": dict(equal=True, schedule=FULL),
-    "one step": dict(epochs=1, batch_size=4),
     "one step full": dict(epochs=1, batch_size=4, schedule=FULL),
-    "one step equal full": dict(epochs=1, batch_size=4, equal=True, schedule=FULL),
-    "cyclic": dict(schedule=CYCLIC),
     "slow": dict(lr=0.4 * META["lr"]),
 }
 

@@ -1,10 +1,12 @@
 """Registry entries of all algorithms: communication, table, citations, choices."""
 
+import itertools
 import math
 import pathlib
 import re
 
 import jax
+import optax
 import pytest
 
 from fedwin import citations, testing, tree
@@ -109,6 +111,22 @@ def test_links_and_citations_name_the_same_papers():
         assert entry.papers, entry.name
         link = entry.papers[0].link
         assert link.rpartition("/")[2] in entry.papers[0].entry() and link in entry.builder.__doc__, entry.name
+
+
+MUON, ADAM, MOMENTUM = "clients use Muon; leave client_optimizer=sgd", optax.adam(1.0), optax.sgd(1.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    "choice, optimizer, words",
+    [
+        *itertools.product(("fedmuon", "fedmuon_bc"), (ADAM, MOMENTUM), (MUON,)),
+        ("fedadamw", ADAM, "clients use AdamW; leave client_optimizer=sgd"),
+        ("fednova", ADAM, "clients must use SGD"),
+        ("fednova:mu=0.5", MOMENTUM, "not defined with client momentum"),
+    ],
+)
+def test_local_optimizers_that_a_method_replaces_or_cannot_count_are_refused(choice, optimizer, words):
+    refused(f"{choice.partition(':')[0]}: .*{words}", testing.classification(optimizer=optimizer).build, choice)
 
 
 def test_a_configuration_is_cited_whole():

@@ -46,8 +46,9 @@ def test_fedcm_at_rate_zero_is_the_limit_of_small_rates():
     np.testing.assert_allclose(zero[1] - zero[0], 0.6 * (zero[0] - 1.0), rtol=1e-5)
 
 
-def test_fedadc_at_rate_zero_stands_still_and_keeps_its_momentum():
-    runs = cycled("fedadc:beta_global=0.6", 0.0)
+@pytest.mark.parametrize("choice", ["fedadc:beta_global=0.6", "fedavg_m:beta=0.3"])
+def test_at_rate_zero_a_server_keeps_its_momentum(choice):
+    runs = cycled(choice, 0.0)
     for name in ("params", "state"):
         before, after, later = (float(getattr(run, name)["x"][0]) for run in runs[:3])
         assert before == after != later

@@ -1,6 +1,7 @@
 """Fairness between clients: limits of q-FFL and agnostic FedAvg, and what is refused."""
 
 import numpy as np
+import pytest
 
 from fedwin import testing
 from fedwin.algorithms.agnostic import domain_weights
@@ -8,9 +9,10 @@ from tests.algorithms import numpy_clients as plain
 from tests.refusals import refused
 
 
-def test_clients_without_a_loss_leave_the_model_as_it_is():
+@pytest.mark.parametrize("q", [5, 0.5])
+def test_clients_without_a_loss_leave_the_model_as_it_is(q):
     p = testing.quadratic([1.0, 2.0], [3.0, 3.0], [3.0], steps=1, lr=0.1, schedule=[[0, 1]])
-    assert testing.trajectory(p, p.build("qffl:q=5"), 1)[-1].params["x"] == 3
+    assert testing.trajectory(p, p.build(f"qffl:q={q}"), 1)[-1].params["x"] == 3
 
 
 def test_a_domain_without_clients_keeps_its_count():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from tests.algorithms.identities import same
 
 STEPS = np.array(
     [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]
@@ -47,16 +46,3 @@ def test_fedgmas_default_threshold_goes_with_the_mode(mode, threshold):
     text = f"fedgma:mode={mode},extra_lr=1.0"
     np.testing.assert_array_equal(masked(text), masked(f"{text},threshold={threshold}"))
     assert np.abs(masked(text) - masked(f"{text},threshold={1.2 - threshold}")).max() > 1e-3
-
-
-@pytest.mark.usefixtures("double")
-def test_fedgma_keeps_only_what_all_agree_on():
-    centers = [[2.0, 2.0], [2.0, -2.0]]
-    p = testing.quadratic([1.0, 1.0], centers, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
-    (hard,) = testing.trajectory(p, p.build("fedgma:threshold=1.0,mode=hard"), 1)
-    (mean,) = testing.trajectory(p, p.build("fedavg"), 1)
-    same(hard.params["x"], [mean.params["x"][0], 0.0])
-    twins = testing.quadratic([1.0, 1.0], [2.0, 2.0], [0.0], steps=2, lr=0.1, schedule=[[0, 1]])
-    for choice in ("fedgma:threshold=1.0", "fedgma:threshold=0.7,mode=hard"):
-        ours, plain = (testing.trajectory(twins, twins.build(name), 3)[-1].params["x"] for name in (choice, "fedavg"))
-        same(ours, plain)

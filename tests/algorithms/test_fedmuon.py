@@ -1,12 +1,10 @@
-"""FedMuon and MuLoCo against plain numpy, and what they refuse."""
+"""FedMuon and MuLoCo against plain numpy."""
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from fedwin import losses, testing
-from tests.refusals import refused
 
 KERNEL = np.array([[0.5, -0.2], [0.1, 0.3], [-0.4, 0.2]])  # 3 inputs, 2 outputs
 BIAS = np.array([0.1, -0.1])
@@ -137,9 +135,3 @@ def test_muloco_is_the_papers_rule(double):
     kernels, biases = muloco(*given, 0.8, 2, 0.02)
     np.testing.assert_allclose([run.params["kernel"] for run in runs], kernels, rtol=1e-6)
     np.testing.assert_allclose([run.params["bias"] for run in runs], biases, rtol=1e-6)
-
-
-@pytest.mark.parametrize("optimizer", [optax.adam(1.0), optax.sgd(1.0, momentum=0.9)])
-@pytest.mark.parametrize("name", ["fedmuon", "fedmuon_bc"])
-def test_another_local_optimizer_is_refused(optimizer, name):
-    refused(f"{name}: clients use Muon; leave client_optimizer=sgd", problem(optimizer=optimizer).build, name)

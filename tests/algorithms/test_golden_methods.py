@@ -213,4 +213,6 @@ def test_golden_g11_averaged_statistics(same):
     (run,) = testing.trajectory(p, p.build("fedavg"), 1)
     same(run.stats["mean"], g["mean"])
     same(run.stats["var"], g["var_plain"])
+    (run_of_equals,) = testing.trajectory(p, p.build("fedavg:weighting=uniform"), 1)
+    same(run_of_equals.stats["mean"], np.mean(g["means"]))
     assert abs(float(run.stats["var"]) - g["var_pooled"]) > 0.5

@@ -42,9 +42,9 @@ def models(runs, read=lambda run: run.params):
 
 # Besides the model, the file lists parts of the state: their place in ours.
 EXTRAS = {
-    "server_control": lambda p, run: run.state,
-    "average_model": lambda p, run: run.state.average,  # kept where it is what is evaluated
-    "server_momentum": lambda p, run: run.state.m,
+    "server_control": lambda algorithm, run: run.state,
+    "average_model": lambda algorithm, run: engine.read_out(algorithm, {}, run)["model"].params,
+    "server_momentum": lambda algorithm, run: run.state.m,
 }
 
 CASES = [(letter, key) for letter in "AB" for key in DATA[f"golden_{letter}"]]
@@ -75,7 +75,7 @@ def test_golden(letter, key, precision):
             looked = [algorithm.phases[0].broadcast(run.params, run.state) for run in runs]
             same(np.stack([golden.vector(z) for z in looked]), expected)
         else:
-            same(models(runs, lambda run: EXTRAS[name](p, run)), expected)
+            same(models(runs, lambda run: EXTRAS[name](algorithm, run)), expected)
 
 
 # ---------------------------------------------------------------------------------------------------- read-outs

@@ -137,6 +137,50 @@ def fedvarp(beta, weighting):
         yield {"params": x, "table": dict(enumerate(memory.copy()))}
 
 
+def feddyn(alpha, server_lr, by_size):
+    x, s, q = plain.START, np.zeros(2), np.zeros((3, 2))
+    for cohort in plain.SCHEDULE:
+        moved = {}
+        for i in cohort:
+            a = alpha * np.mean(plain.SIZES) / plain.SIZES[i] if by_size else alpha
+            moved[i] = plain.descend(x, i, lambda y, batch: plain.gradient(y, batch) + a * (y - x + q[i])) - x
+        q[list(cohort)] += [*moved.values()]
+        s = s + sum(moved.values()) / 3
+        x = x + server_lr * (plain.shares(cohort) @ np.array([*moved.values()]) + s)
+        yield {"params": x, "state.s": s, "table": dict(enumerate(q.copy()))}
+
+
+def local_momentum(momentum):
+    """A client that waits keeps its momentum."""
+    x, v = plain.START, np.zeros((3, 2))
+    for cohort in plain.SCHEDULE:
+        ends = []
+        for i in cohort:
+            y = x
+            for batch in plain.batches(i):
+                v[i] = momentum * v[i] + plain.gradient(y, batch)
+                y = y - plain.LR * v[i]
+            ends.append(y)
+        x = plain.shares(cohort) @ np.array(ends)
+        yield {"params": x}
+
+
+def fednova(momentum, tau_eff):
+    x = plain.START
+    for cohort in plain.SCHEDULE:
+        units, taus = [], []
+        for i in cohort:
+            y, v, weights = x, 0.0, [0.0]  # of the gradients so far in a step
+            for batch in plain.batches(i):
+                v, weights = momentum * v + plain.gradient(y, batch), [*weights, momentum * weights[-1] + 1]
+                y = y - plain.LR * v
+            units.append((y - x) / sum(weights))
+            taus.append(sum(weights) if tau_eff == "a" else len(weights) - 1)
+        p = plain.shares(cohort)
+        x = x + (p @ taus) * (p @ np.array(units))
+        yield {"params": x}
+
+
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
@@ -183,6 +227,8 @@ RULES = [
     ("qffl:q=0.5,weighting=uniform", qffl, (0.5, "uniform")),
     ("agnostic:lr=0.8,weighting=samples", agnostic, (0.8, "samples")),
     ("agnostic:lr=0.8,weighting=uniform", agnostic, (0.8, "uniform")),
+    ("feddyn:alpha=0.3,server_lr=0.7,client_alpha=by_size", feddyn, (0.3, 0.7, True)),
+    ("local_momentum:momentum=0.8", local_momentum, (0.8,)),
 ]
 
 
@@ -191,10 +237,23 @@ def test_every_round_is_the_papers_rule(choice, rule, numbers, double):
     plain.compare(choice, rule(*numbers))
 
 
-def test_the_default_period_is_a_cycle_of_groups():
-    sampler = sampling.make_sampler("cyclic", sampling.Population(5, 3, 4, (0,), None))  # groups of 2 and 3 clients
+@pytest.mark.parametrize(
+    "choice, rule",
+    [
+        ("fednova", fednova(0.9, "a")),
+        ("fednova:tau_eff=steps", fednova(0.9, "steps")),
+        ("local_momentum:momentum=0", local_momentum(0.9)),
+    ],
+)
+def test_every_round_is_that_of_clients_whose_optimizer_has_momentum(choice, rule, double):
+    plain.compare(choice, rule, optimizer=optax.sgd(1.0, 0.9))
+
+
+@pytest.mark.parametrize("choice", ["cyclic", None])
+def test_the_default_period_is_a_cycle_of_groups(choice):
+    sampler = choice and sampling.make_sampler(choice, sampling.Population(5, 3, 4, (0,), None))  # groups of 2 and 3
     p = testing.quadratic([1.0] * 5, range(5), [9.0], steps=1, lr=0.1, schedule=((0, 1), (2, 3, 4)))
-    p = p._replace(setting=p.setting._replace(sampling=sampler))
+    p = p._replace(setting=p.setting._replace(sampling=sampler, clients_per_round=3))
     default, two = (testing.trajectory(p, p.build(f"amplified_scaffold{more}"), 3) for more in ("", ":period=2"))
     assert default[-1].params == two[-1].params
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedwin import core, local, testing, wrappers
-from fedwin.wrappers.ima import ima_rate
 from tests import golden_problems as golden
 from tests.algorithms.identities import T, problem, same
 
@@ -30,37 +29,6 @@ def test_ima_of_one_model_is_the_base_method(placement):
 
 def test_ima_that_never_starts_is_the_base_method():
     assert np.array_equal(ima_run(f"ima:window=3,start={T}"), ima_run(""))
-
-
-def test_imas_exp_schedule_continues_the_base():
-    base, setting = local.exponential(0.01, 0.01), core.Setting(100, 10, 400)
-    exp = wrappers.WRAPPERS.build("ima:start=300", setting).rate(base)
-    same(exp(jnp.asarray(300)), base(jnp.asarray(300)), 1e-18)
-    as_base = wrappers.WRAPPERS.build("ima:start=300,decay=0.01", setting).rate(base)
-    late = jnp.arange(290, 400)
-    same(jax.vmap(as_base)(late), jax.vmap(base)(late), 1e-15)
-    epoch = wrappers.WRAPPERS.build("ima:start=300,schedule=epoch", setting)
-    same(jax.vmap(epoch.rate(base))(late), jax.vmap(base)(late), 0)
-
-
-def test_ima_learning_rates_equal_their_formulas():
-    base, first, late = local.exponential(0.01, 0.02), 5, np.arange(5, 13)
-    at = lambda t: np.asarray(jax.vmap(base)(jnp.asarray(t)))
-    top, j = at([first])[0], late - first
-    expected = {
-        "exp": top * 0.9**j,
-        "exp_compound": at(late) * 0.9**j,
-        "const": np.full(8, 1e-3),
-        # The lowest rate is that of a cycle's last round.
-        "cyclic": top + (1e-3 - top) * np.array([1, 2, 3, 4, 1, 2, 3, 4]) / 4,
-        "epoch": at(late),
-        "none": at(late),
-    }
-    for schedule, values in expected.items():
-        rate = ima_rate(base, first, schedule, decay=0.1, low=1e-3, period=4)
-        same(jax.vmap(rate)(jnp.asarray(late)), values, 1e-14)
-    restarted = ima_rate(base, first, "epoch", period=4, lr_restart=True)
-    same(jax.vmap(restarted)(jnp.asarray(late)), at(j), 1e-14)
 
 
 @pytest.mark.parametrize("phase, shares", [("code", [3, 1, 2, 3]), ("swa", [1, 2, 3, 1])])

@@ -62,12 +62,6 @@ def test_clients_draw_for_themselves_and_in_every_round():
         assert not any((received[a] == received[b]).all() for b in range(a))
 
 
-def test_of_32_bits_nothing_is_quantized():
-    p = testing.classification()
-    algorithm = p.build("scaffold")
-    assert WRAPPERS.build("quantize:bits=32", p.setting).algorithm(algorithm) is algorithm
-
-
 @pytest.mark.parametrize("choice", ["scaffold", "mime"])
 def test_bytes_are_those_of_bits_and_scales(choice):
     """Of both, clients send two models."""

@@ -9,8 +9,8 @@ import pytest
 from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.testing.problems import KEY
-from fedwin.wrappers import WRAPPERS, build_all
-from fedwin.wrappers.compression import TAG, Feedback
+from fedwin.wrappers import build_all
+from fedwin.wrappers.compression import TAG, Feedback, kept_entries
 from tests.algorithms.identities import leaves
 from tests.refusals import refused
 from tests.wrappers.test_wrappers import built
@@ -79,12 +79,6 @@ def test_sparseloco_is_decayed_feedback_of_what_is_left_out_and_rounded(double):
     np.testing.assert_allclose(runs[-1].table.residual["x"], residual, rtol=1e-12, atol=1e-14)
 
 
-def test_a_share_of_one_changes_nothing():
-    p = problem()
-    algorithm = p.build("scaffold")
-    assert WRAPPERS.build("topk:share=1", p.setting).algorithm(algorithm) is algorithm
-
-
 def test_bytes_are_those_of_values_and_positions():
     p = testing.classification()
     params, stats = p.variables
@@ -120,6 +114,7 @@ def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
 
 
 def test_ties_keep_the_number_of_entries():
+    assert [kept_entries(100, share) for share in (0.07, 0.071, 0.001)] == [7, 8, 1]  # 0.07 * 100 is more than 7
     p = testing.quadratic([1.0], [[1.0, 1.0, 1.0, 1.0]], np.zeros(4), steps=1, lr=1.0, schedule=[(0,)])
     run = testing.trajectory(p, built(p, "fedavg", "topk:share=0.5"), 1)[0]
     assert leaves(run.params).tolist() == [1.0, 1.0, 0.0, 0.0]

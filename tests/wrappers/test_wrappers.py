@@ -112,6 +112,12 @@ def test_a_wrapper_leaves_constants_constant():
     assert [int(epoch.epochs(jnp.int32(t))) for t in (0, 49, 50, 60, 99)] == [3, 3, 3, 2, 1]
 
 
+@pytest.mark.parametrize("text", ["quantize:bits=32", "topk:share=1"])
+def test_all_entries_and_bits_are_no_compression(text):
+    algorithm = (p := small(1)).build("scaffold")
+    assert WRAPPERS.build(text, p.setting).algorithm(algorithm) is algorithm
+
+
 def test_local_statistics_continue_from_the_clients_own():
     # Client 0 takes part in every round, next to another one.
     p = testing.classification(schedule=((0, 1), (0, 2), (0, 3), (0, 1)), shuffle=False)
