@@ -50,6 +50,12 @@ def test_sign_flippers_send_the_opposite_of_their_steps():
     np.testing.assert_allclose(middle.params["x"], np.median(sent, 0), rtol=1e-12)
 
 
+def test_gaussian_attackers_keep_their_weights():
+    mean = one_round("fedavg", "gaussian:clients=2,std=1e-12", MASK)
+    sent = np.where(MASK[:, None], 0.0, STEPS)
+    np.testing.assert_allclose(mean.params["x"], (SIZES[:, None] * sent).sum(0) / SIZES.sum(), rtol=1e-9)
+
+
 @pytest.mark.parametrize("attack", ["sign_flip", "gaussian"])
 def test_parts_of_a_model_are_attacked_as_parts(attack):
     p = testing.classification()

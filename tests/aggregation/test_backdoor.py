@@ -51,11 +51,11 @@ def trained(p, attack=None, rounds=2, run=None):
     return testing.trajectory(p, method, rounds, run=run)[-1]
 
 
-@pytest.mark.parametrize("changes", ["", ",start=1"])
-def test_attackers_train_on_poisoned_examples(changes, double):
+@pytest.mark.parametrize("changes, first, second", [("", 1, 1), (",start=1", 0, 1), (",stop=1", 1, 0)])
+def test_attackers_train_on_poisoned_examples(changes, first, second, double):
     ours = trained(images(), "backdoor:clients=2,target=2,share=0.5,size=1" + changes)
-    honest = trained(images(), rounds=1) if changes else None
-    theirs = trained(poisoned_by_hand(images(), 2), rounds=1 if changes else 2, run=honest)
+    honest, poisoned = images(), poisoned_by_hand(images(), 2)
+    theirs = trained(poisoned if second else honest, rounds=1, run=trained(poisoned if first else honest, rounds=1))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14), ours[:3], theirs[:3])
     assert np.abs(ours.params["last"]["bias"] - trained(images()).params["last"]["bias"]).max() > 1e-3
 
@@ -64,7 +64,7 @@ def test_boosts_and_rounds_of_an_attack():
     attack = ATTACKS.build("backdoor:boost=2,start=3,stop=5", images().setting)
     boosted = attack.corrupt(core.mean_step({"x": np.ones(1, np.float32)}, 3), None)
     assert float(boosted.value["x"][0]) == 2 and attack.during == (3, 5)
-    c = images().client(0)._replace(index=jnp.zeros(60_000, int), size=60_000)
+    c = images().client(0)._replace(index=jnp.zeros(90_000, int), size=60_000)  # the last third is padding
     third = ATTACKS.build("backdoor:target=2,share=0.3333333333333333,size=1", images().setting).poison(c, True)
     assert int((third.info["train"] - c.info["train"])[2]) == 20_000
 

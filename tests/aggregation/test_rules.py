@@ -100,6 +100,12 @@ def test_rules_are_those_of_numpy_for_any_number_of_clients_that_are_present(cho
         np.testing.assert_allclose(found, EXPECTED[choice](own, weights), rtol=1e-9, atol=1e-12, err_msg=str(n))
 
 
+def test_a_share_is_a_decimal_number():
+    steps, rule = np.arange(100.0)[:, None] ** 2, AGGREGATORS.build("trimmed_mean:share=0.29", setting(100))
+    found = rule.combine(steps, np.ones(100), np.ones(100, bool))  # 0.29 * 100 is less than 29
+    np.testing.assert_allclose(found, steps[29:71].mean(0), rtol=1e-12)
+
+
 @pytest.mark.parametrize("choice", RULES[:-1])
 def test_one_client_with_numbers_that_are_not_numbers_does_no_harm(choice):
     present = np.arange(10) < 7
@@ -143,6 +149,13 @@ def test_the_server_steps_by_the_median_on_every_strategy(strategy):
     run = strategy.place(p.start(method))
     run, _ = step(run, strategy.place(p.store), core.Cohort.of(ids, ids >= 0))
     np.testing.assert_allclose(run.params["x"], 0.5 * median(STEPS, SIZES), rtol=1e-12)
+
+
+def test_nobody_moves_nothing():
+    """A server that steps without clients."""
+    p = problem(((-1, -1),))
+    run = testing.trajectory(p, p.build(build("amplified_scaffold:period=2", "median")), 1)[-1]
+    np.testing.assert_array_equal(run.params["x"], np.zeros(3))
 
 
 COHORTS = ((0, 1, 2, 3, 4), (2, 0, 1, 3, 4))

@@ -54,12 +54,13 @@ def test_p_values_are_those_of_scipys_t_test():
     assert analysis.p_value({0: 1.0, 1: 1.0}) == 0 and analysis.p_value({0: 1.0, 1: 1.0}, 1.0) == 1
 
 
-def test_corrections_are_those_of_the_definitions():
-    p = RANDOM(3).uniform(0, 1, 40) ** 4
+@pytest.mark.parametrize("p", [RANDOM(3).uniform(0, 1, 40) ** 4, [0.9, 0.024, 0.02, 0.012], [0.03, 0.02, 0.045, 0.026]])
+def test_corrections_are_those_of_the_definitions(p):
+    """Of four values, Holm's bounds are 1/80, 1/60, 1/40, 1/20 and Benjamini's 1/80, 1/40, 3/80, 1/20."""
     adjusted = stats.false_discovery_control(p, method="bh")
     assert analysis.rejected(p, "benjamini_hochberg") == (adjusted <= 0.05).tolist()
-    order = sorted(range(40), key=lambda k: p[k])
-    steps = [p[k] <= 0.05 / (40 - rank) for rank, k in enumerate(order)]
+    order = sorted(range(len(p)), key=lambda k: p[k])
+    steps = [p[k] <= 0.05 / (len(p) - rank) for rank, k in enumerate(order)]
     first_kept = steps.index(False)
-    assert analysis.rejected(p, "holm") == [order.index(k) < first_kept for k in range(40)]
+    assert analysis.rejected(p, "holm") == [order.index(k) < first_kept for k in range(len(p))]
     assert analysis.rejected([], "holm") == analysis.rejected([], "benjamini_hochberg") == []

@@ -47,7 +47,8 @@ def written(tmp_path):
             folder = tmp_path / method
             folder.mkdir()
             sizes = {0: {"bytes_down": 0, "bytes_up": number * 1e6}, 10: {"bytes_down": 1e7, "bytes_up": number * 1e6}}
-            lines = [{"seed": seed, "round": round} | sizes[round] for seed in range(count) for round in (0, 10)]
+            ends = [seed for seed in range(count) if values[seed] is not None]  # the others diverged at once
+            lines = [{"seed": s, "round": r} | sizes[r] for s in range(count) for r in ((0, 10) if s in ends else (0,))]
             (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             configs[method] = Config(out_dir=str(folder), seeds=list(range(count)), algorithm="fedavg")
             summaries[method] = summary(values[:count]) | {"fingerprint": method}
@@ -75,6 +76,7 @@ def test_differences_are_paired(written, tmp_path):
     # A seed that diverged is left out of both, and counted.
     bad = by["bad", "model"]
     assert (bad["seeds"], bad["of_seeds"], bad["pairs"], bad["of_pairs"]) == ("2", "3", "2", "3")
+    assert float(bad["megabytes_sent"]) == 12
     assert float(bad["difference_points"]) == pytest.approx(3)
     # Other data has another reference.
     assert by["iid", "model"]["compared_with"] == "" and by["iid", "wima5"]["compared_with"] == "iid"

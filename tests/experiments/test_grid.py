@@ -24,6 +24,7 @@ def test_values_are_separated_by_commas_or_semicolons():
         "num_rounds": [5],
         "observe": [[], ["wima:window=5,part=features"]],
     }
+    assert len(grid.parse(["wrap=ima:start=1;ima:start=1.0"])["wrap"]) == 2  # a round and a share
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import csv
 import importlib.util
 import shlex
 import shutil
+import types
 
 import pytest
 
 from experiments.tables import grid, search, sweep_picture
 from fedwin.errors import UserError
 from fedwin.files import is_locked
+from fedwin.runs.config import Config
 from tests.misuse import calls
 from tests.refusals import refused
 
@@ -80,6 +82,15 @@ def test_a_grid_has_no_ranges_and_a_search_needs_its_package(monkeypatch, tmp_pa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "installed")
     line = f"sweep --search=optuna --grid=client_lr=0.1..0.2 --algorithm=nosuch --out_dir={tmp_path / 'sweep'}"
     calls.refused(tmp_path, "unknown algorithm 'nosuch'", *line.split())
+
+
+def test_evaluations_of_a_later_seed_are_later_steps():
+    steps = []
+    report = lambda value, step: steps.append(step)
+    trial = types.SimpleNamespace(user_attrs={}, report=report, should_prune=lambda: False)
+    pruning = search.Pruning(trial, Config(num_rounds=8, seeds=[3, 5]), ("model", "loss"))
+    assert not any(pruning(round, seed, {"model": {"loss": 1.0}}) for seed in (3, 5) for round in (0, 4, 8))
+    assert steps == [4, 8, 12, 16]
 
 
 @pytest.mark.slow

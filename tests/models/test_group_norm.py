@@ -53,6 +53,12 @@ def test_values_and_derivatives_equal_flaxs(shape, added, relu, switch, use_oned
         jax.tree.map(compare, call(ours)(*arguments), call(theirs)(*arguments))
 
 
+def test_a_group_of_equal_numbers_has_a_variance():
+    """The mean of their squares may be below the square of their mean."""
+    x = jnp.linspace(1e3, 2e3, 50)[:, None, None] * jnp.ones((50, 5, 6))
+    assert np.isfinite(ours(x, jnp.ones(6), jnp.zeros(6))).all()
+
+
 @pytest.mark.parametrize("scale, add, groups", [((1,), (2, 3, 6), 2), ((6,), (2, 1, 6), 2), ((6,), (2, 3, 6), 4)])
 def test_other_shapes_are_refused(scale, add, groups):
     with pytest.raises(

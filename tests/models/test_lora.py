@@ -84,6 +84,7 @@ def test_parts():
     blocks = [f"block{i}/{layer}" for i in (1, 2) for layer in layers]
     assert of("features") == blocks and of("all") == [*blocks, "classifier"] and of("classifier") == ["classifier"]
     assert of("query-value") == [f"block{i}/attention/{layer}" for i in (1, 2) for layer in ("query", "value")]
+    assert adapted_layers(lora(network, base, rank=1, part="all", full="classifier")) == blocks
     assert of("block2") == blocks[6:] and of("attention") == [f"block{i}/{x}" for i in (1, 2) for x in layers[:4]]
 
 

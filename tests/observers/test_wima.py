@@ -1,4 +1,4 @@
-"""WIMA as a sum of server steps, and averages of a part of the model."""
+"""WIMA as a sum of server steps, averages of a part of the model, SWA and EMA."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,22 +31,37 @@ def test_wima_is_a_weighted_sum_of_server_steps(base):
 
 
 def test_a_part_of_wima_is_that_of_the_mean_and_the_rest_that_of_the_model():
-    model = lambda value: Variables({"a": jnp.float64(value), "b": {"c": jnp.float64(10 * value)}})
+    model = lambda value: Variables(
+        {"a": jnp.float64(value), "b": {"c": jnp.float64(10 * value)}}, {"mean": jnp.float64(-value)}
+    )
     observer = observers.wima(tuple(observers.ReadOut(p, 2, p) for p in ("classifier", "features")), ("b",))
     state = observer.init(model(0.0))
     for t, value in enumerate((1.0, 3.0)):
         state = observer.update(t, model(value), state)
-    found = {name: read.params for name, read in observer.read(model(3.0), state).items()}
-    assert found == {"classifier": {"a": 3, "b": {"c": 20}}, "features": {"a": 2, "b": {"c": 30}}}
+    found = {name: tuple(read) for name, read in observer.read(model(3.0), state).items()}
+    assert found["classifier"] == ({"a": 3, "b": {"c": 20}}, {"mean": -3})
+    assert found["features"] == ({"a": 2, "b": {"c": 30}}, {"mean": -2})
     refused("besides its classifier", observers.mask_of_part, {"b": {"c": 1}}, "features", ("b",), "wima")
 
 
-@pytest.mark.parametrize("begin, phase, collected", [(8, "code", (12, 14)), (13, "code", (14,)), (12, "swa", (13,))])
-def test_swa_of_a_fork_with_a_later_start_begins_anew(begin, phase, collected):
-    """Its parent has collected three models; the first one from `start`, or the fork, on takes their place."""
+def test_an_exponential_average_begins_with_the_first_trained_model():
+    observer = observers.ema(problem("partial").setting, decay=0.75)
+    model = lambda value: Variables({"w": jnp.float64(value)})
+    state = observer.init(model(9.0))
+    for t, value in enumerate((1.0, 3.0)):
+        state = observer.update(t, model(value), state)
+    assert observer.read(model(3.0), state)["ema"].params["w"] == 1.5
+
+
+@pytest.mark.parametrize(
+    "begin, phase, before, collected",
+    [(8, "code", 3, (12, 14)), (12, "code", 1, (12, 14)), (13, "code", 3, (14,)), (12, "swa", 3, (13,))],
+)
+def test_swa_of_a_fork_with_a_later_start_begins_anew(begin, phase, before, collected):
+    """Its parent has collected some models; the first one from `start`, or the fork, on takes their place."""
     observer = observers.swa(problem("partial").setting._replace(num_rounds=20), start=10, cycle=2, phase=phase)
     model = lambda value: Variables({"w": jnp.float64(value)})
-    state = observers.Average(model(5.0), jnp.int32(3))
+    state = observers.Average(model(5.0), jnp.int32(before))
     for t in range(begin, 15):
         state = observer.update(t, model(t), state)
     assert state.model.params["w"] == np.mean(collected) and state.count == len(collected)
@@ -89,6 +104,7 @@ def test_weights_that_are_numbers():
     np.testing.assert_allclose(read("3-2-1", 3, values), want, rtol=1e-12)
     np.testing.assert_array_equal(read([6, 4, 2], 3, values), read("3-2-1", 3, values))
     np.testing.assert_array_equal(read([3, 2, 1], 3, values, warmup="raw")[:2], values[:2])
+    assert read([1, -1, 2], 3, values)[1] == values[1]  # the weights of the first two models sum to 0
     # Extrapolation; the newest model has weight 0, but for the first round's.
     np.testing.assert_allclose(
         read([0, 2, -1], 3, values), [*values[[0, 0]], *(2 * values[1:4] - values[:3])], rtol=1e-12

@@ -18,7 +18,7 @@ from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from fedwin.runs.start import check_fork
 from fedwin.sampling import Jobs
-from fedwin.wrappers import ASYNCHRONOUS, asynchronous
+from fedwin.wrappers import ASYNCHRONOUS, STALENESS, asynchronous
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding, interrupted
 from tests.small_runs import leaves, lines, run_in, small
@@ -128,6 +128,11 @@ def test_staleness_in_a_queue_with_exponential_times_is_geometric():
     assert (np.abs(counts - count * chances) < 5 * np.sqrt(count * chances)).all()
     seconds = sum(sampler.cohort(0, step).seconds for step in range(count))
     assert seconds == pytest.approx(count * 2.0 / m, rel=0.05)
+
+
+def test_a_hinge_bends_after_b():
+    weight = STALENESS.build("hinge:a=2,b=3")
+    np.testing.assert_allclose([weight(staleness) for staleness in (0, 3, 5)], [1, 1, 1 / 5])
 
 
 SMALL = small(

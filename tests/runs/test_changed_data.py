@@ -62,6 +62,7 @@ def test_drift_and_tail_are_visible(whole):
     losses = {line["round"]: line["model"] for line in read_lines(whole[0] / "metrics.jsonl") if line["seed"] == 0}
     for metric in ("loss", "val_loss"):
         assert losses[4][metric] > losses[3][metric] + 0.3 and losses[3][metric] < losses[1][metric]
+    assert losses[3]["client_loss_weighted"] < losses[3]["val_loss"] + 0.3
     # The pool of held-out examples is as stored; each client's own part of them has its noise.
     assert losses[6]["client_loss_weighted"] > losses[6]["val_loss"] + 0.01
     final = whole[1]["over_seeds"]["model"]

@@ -91,6 +91,12 @@ def test_a_dry_run_times_a_few_rounds_counts_what_is_done_and_writes_nothing(tmp
     assert sum(counts) == 14  # two without clients, three with one per device, one that is evaluated, eight more
 
 
+def test_vmapped_seeds_share_the_seconds_of_a_round(monkeypatch):
+    monkeypatch.setattr(TimedRun, "time_dispatch", lambda self, most, evaluated=False: (1, 5.0))
+    config = Config(**SMALL, num_rounds=70, seeds=[0, 1], seeds_at_once=2, strategy="vmapped")
+    assert measure_requirements(config, rounds=2).timing.seconds_per_round == 2.5
+
+
 @pytest.mark.parametrize("at_once, rate", [(1, 0.1), (2, 0.1), (1, 1e30)])
 def test_a_seed_that_ended_has_nothing_left(at_once, rate, tmp_path):
     """One that a callback stops, unless it diverges in the same round."""

@@ -102,6 +102,14 @@ def test_empty_rounds_are_those_until_a_seed_ends():
     assert found.empty_rounds == 1
 
 
+def test_a_seed_diverges_once_and_dispatches_that_compile_do_not_count_in_the_speed():
+    found, loss = Journal(0, stop=False), Mean(np.full(3, np.nan), np.ones(3))
+    outcome = DispatchOutcome({"loss": loss}, {}, np.zeros(3, bool), 3, seconds=2.0)
+    found.record(4, outcome)
+    found.record(7, outcome._replace(compiling=1.0))
+    assert found.diverged_at == 5 and found.steady == (3, 2.0) and found.seconds == 4.0
+
+
 def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
     config = Config(num_rounds=4, final_evals=2, seeds=[0, 1, 2])
     lines = evaluations(range(5)) + evaluations(range(2), seed=1) + evaluations(range(5), seed=2)

@@ -8,7 +8,7 @@ from fedwin import sampling
 from fedwin.data import from_arrays, make_partition
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
-from fedwin.runs.schedule import CohortSchedule, Schedule
+from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 
 
 def federation(clients: int):
@@ -29,6 +29,13 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
         drawn_anew = [sampling.cohort(7, round, 30, 3) for round in range(begin, end)]
         np.testing.assert_array_equal(found.ids[: end - begin], drawn_anew)
     assert drawn == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16]
+
+
+def test_a_dropped_update_was_sent():
+    draw = sampling.Draw(np.arange(2), started=4, dropped=1)
+    sampler = sampling.Sampler(lambda seed, round: draw, 30, 2, 2, 2)
+    cohorts = CohortSchedule(federation(30), Schedule(3, 10, 0, 0, 5), Strategy(), 0, sampler)
+    assert list(Attendance(cohorts, (10, 100)).bytes(3)) == [3 * 4 * 10, 3 * 3 * 100]
 
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):

@@ -102,6 +102,8 @@ def test_poisson_cohorts_are_independent_coin_flips():
     assert (sampler.largest, sampler.smallest) == (both.max(), both.min())
     assert sampler.rate == 0.15 and sampler.participation == pytest.approx(0.15)
     assert make_sampler("poisson", POPULATION).rate == C / K
+    few = make_sampler("poisson:rate=0.15", POPULATION._replace(num_rounds=2))
+    np.testing.assert_array_equal(few.cohort(0, 9).ids, sampler.cohort(0, 9).ids)  # a longer run's, beyond the last
 
 
 def test_a_million_clients_and_twenty_thousand_rounds():

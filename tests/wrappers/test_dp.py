@@ -106,6 +106,8 @@ def test_the_bits_have_their_noise_and_the_sum_has_more():
     multiplier = (0.8**-2 - 1.0**-2) ** -0.5
     np.testing.assert_allclose(noise_of_the_sum(0.8, 0.5), multiplier, rtol=1e-12)
     np.testing.assert_allclose(np.std(leaves(runs[0].params)), multiplier / 4, rtol=0.02)
+    second, norm = leaves(runs[1].params) - leaves(runs[0].params), runs[0].state.own.norm
+    np.testing.assert_allclose(np.std(second), multiplier * norm / 4, rtol=0.02)
     # All steps are within the norm: the share is 1 and the noise that of the bits, over four clients.
     logs = np.log([1.0, *(float(run.state.own.norm) for run in runs)])
     shares = 0.5 - np.diff(logs)
@@ -158,6 +160,8 @@ def test_cohorts_and_neighbors_must_fit():
     assert wrapper.privacy.mechanism.rate == pytest.approx(0.3)
     refused("sampling=uniform", WRAPPERS.build, EXACT, setting)
     drops = setting._replace(sampling=dataclasses.replace(setting.sampling, dropout=0.5))
+    # The noise of the bits is by default at least as large as that of the sum.
+    WRAPPERS.build(f"dp:clip=1,noise=1,quantile=0.5,{FIXED}", core.Setting(10, 2, 20))
     # Who drops out takes no part, but only the draw is accounted.
     assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.mechanism.rate == pytest.approx(0.3)
 

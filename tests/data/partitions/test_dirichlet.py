@@ -44,6 +44,8 @@ def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
     assert ((part.report["histogram"] > 0).sum(1) == 1).all()
     assert ((part.report["histogram"] > 0).sum(0) == holders).all()
     assert part.report["left_out"] == 0 and "warning" not in part.report
+    some = [data.make_partition(balanced(6, 12), "dirichlet:alpha=0", 5, s).report["histogram"] for s in range(20)]
+    assert np.any([histogram.sum(0) == 0 for histogram in some], 0).all()  # any class may be left out
 
 
 def test_alpha_zero_warns_where_classes_do_not_divide():
@@ -64,8 +66,8 @@ def test_quantile_bins_stand_for_the_classes_of_a_number(text):
     assert (histogram.sum(0) == 20).all() and histogram.max(1).tolist() == [20] * 5
     bounds = sorted((y[part.client(k)].min(), y[part.client(k)].max()) for k in range(5))
     assert all(high < low for (_, high), (low, _) in zip(bounds, bounds[1:]))
-    tied = dataclasses.replace(numbers, train={"y": np.repeat(np.float32([1, 2, 9]), [90, 5, 5])})
-    assert data.make_partition(tied, "iid", 5, 0).report["histogram"].sum(0).tolist() == [90, 10]
+    tied = dataclasses.replace(numbers, train={"y": np.repeat(np.float32([1, 2, 9]), [85, 10, 5])})
+    assert data.make_partition(tied, "iid", 5, 0).report["histogram"].sum(0).tolist() == [85, 15]
 
 
 @pytest.mark.parametrize("order", ["sequential", "rotate"])
@@ -141,3 +143,12 @@ def test_block_draws_follow_the_one_at_a_time_law(order):
     error = np.sqrt((blocks.var(0) + singles.var(0)) / repeats) + 1e-9
     assert np.abs((blocks.mean(0) - singles.mean(0)) / error).max() < 4.5
     assert blocks[:, -1].mean() > 0.5  # the case does exercise the fallback
+
+
+def test_fallbacks_of_one_turn_are_drawn_without_replacement():
+    pool, equal = np.array([0, 0, 1, 1]), 0
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        (first, second), _ = fill.rotating(fill.Pools(pool, 2, rng), np.zeros((2, 2)), 1, rng)
+        equal += int(pool[first[0]] == pool[second[0]])
+    assert equal / 600 == pytest.approx(1 / 3, abs=0.08)

@@ -24,7 +24,7 @@ def tree_set(labels) -> data.Dataset:
 EVERY = {
     "iid": "e490c8ee",
     "iid:equal=true": "e490c8ee",
-    "shards:per_client=2": "c9a7c8a1",
+    "shards:per_client=3": "156318cd",
     "dirichlet:alpha=0.3": "e5b9cc95",
     "dirichlet:alpha=0.3,order=rotate": "c45d1689",
     "dirichlet:alpha=0.02,prior=symmetric": "963ae25e",

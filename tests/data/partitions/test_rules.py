@@ -1,5 +1,7 @@
 """The rule of each partitioner; `dirichlet` and published files have modules of their own."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -128,6 +130,8 @@ def test_domain_clients_hold_one_domain_and_domains_are_complete(inner):
     np.testing.assert_array_equal(dataset.train["domain"][part.order], np.repeat(part.domain, part.sizes))
     assert part.report["left_out"] == 0
     assert not (np.sort(part.domain) == part.domain).all()  # the order of the clients does not reveal the domain
+    split = lambda d: {frozenset(part.client(k) % 800) for k in np.flatnonzero(part.domain == d)}
+    assert split(0) != split(1)  # each domain has a draw of its own
 
 
 def test_natural_clients_and_a_seeded_choice_of_them():
@@ -141,6 +145,8 @@ def test_natural_clients_and_a_seeded_choice_of_them():
     for k, own in enumerate(chosen.ids.tolist()):
         np.testing.assert_array_equal(chosen.client(k), natural.client(natural.ids.tolist().index(own)))
     assert set(data.make_partition(dataset, "natural", 4, 1).ids) != set(chosen.ids)
+    backwards = dataclasses.replace(dataset, natural=Partition.from_lists(lists[::-1], ids=natural.ids[::-1]))
+    assert data.make_partition(backwards, "natural", 4, 0).ids.tolist() == chosen.ids.tolist()  # whatever their order
     assert "clients            4 of 10 clients\n" in partition_binary.describe(chosen)
     assert "clients            10\n" in partition_binary.describe(data.make_partition(dataset, None, None, 0))
     refused("10 natural clients; set --num_clients", data.make_partition, dataset, "natural", 11, 0)

@@ -11,10 +11,11 @@ from experiments.papers.items import Analysis, Claim, Item, Variation, file_stem
 from experiments.papers.measures import MeanLast, MeanLoss, RoundsTo
 from experiments.papers.trajectories import Run
 from experiments.reproduction.numbers import Value, value
-from experiments.reproduction.results import stored
+from experiments.reproduction.results import curves, stored
 from experiments.reproduction.verdicts import corrected, figure_verdicts, readings, table, verdict, verdicts
+from fedwin.analysis import p_value
 from fedwin.registry import parse
-from tests.experiments.reproduction.fakes import RUN, Fake, cell, number
+from tests.experiments.reproduction.fakes import RUN, Fake, cell, number, record
 
 CLAIM = Claim("b is better than a.", (("row", "b"),), (("row", "a"),))
 
@@ -38,6 +39,16 @@ def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrai
     several = f"the {evaluations} evaluations after rounds {21 - evaluations} to 20"
     assert found.description.endswith(several if evaluations > 1 else "the evaluation after round 20")
     assert value(Fake(), cell(RoundsTo(trend=30.0))).by_seed == {0: 10}
+
+
+def test_of_two_records_of_a_seed_the_longer_counts_and_of_all_seeds_the_shortest():
+    cut = dataclasses.replace(record(), lines=record().lines[:6])
+    for found in ([cut, record()], [record(), cut]):
+        assert curves(Fake({RUN.key: found}), RUN)[0].rounds[-1] == 20
+    assert value(Fake({RUN.key: [cut, record(seeds=(1,))]}), cell(MeanLast())).rounds == (5, 20)
+    fork = RUN.forked(0.5, {"wrap": ["ima:window=5"]})  # its curve continues its parent's
+    both = Fake({RUN.key: record(), fork.key: record(fork)})
+    assert curves(both, fork)[0].rounds.tolist() == curves(both, RUN)[0].rounds.tolist()
 
 
 NINETY, FORTY, LOSS = seeds(*[90] * 5), seeds(*[40.0] * 5), seeds(*[1.7] * 5)
@@ -107,6 +118,7 @@ def test_of_several_comparisons_the_seed_is_the_unit():
         "holds: +3.00 points, 95 % interval [+2.12, +3.88], 5 seeds, 2 comparisons: 2 hold "
         "(1 of 3 comparisons left out)"
     )
+    assert str(verdict(CLAIM, several(x=[2] * 5, z=[-9]))).startswith("holds: +2.00 points")  # half of them are left
     few = several(x=[2] * 5, z=[-9], w=[-9])
     assert str(verdict(CLAIM, few)) == "too few seeds: -5.33 points, 1 seed"
 
@@ -126,7 +138,7 @@ UNCLEAR = several(x=[2] * 5, y=[-1, 1, 1, -1, 1])
         ("some", AGAINST, "holds"),
         ("some", several(x=[-2] * 5, y=[-1] * 5), "contradicted"),
         ("some", several(x=[-2] * 5, y=[-1, 1, 1, -1, 1]), "open"),
-        ("within", several(x=[0.9] * 5), "holds"),
+        ("within", several(x=[0.6, 0.8, 0.7, 0.6, 0.8]), "holds"),
         ("within", several(x=[1.93] * 5), "contradicted"),
         ("within", several(x=[-1.93] * 5), "contradicted"),
         ("within", several(x=[0, 1, 2, 0, 1]), "open"),
@@ -136,6 +148,8 @@ def test_a_claim_says_how_its_comparisons_decide(how, numbers, word):
     claim = dataclasses.replace(CLAIM, how=how, by=-1.0 if how == "within" else 0.0)
     found = verdict(claim, numbers)
     assert found.word == word and (found.p <= 0.05) == (word != "open")
+    if how == "within" and word == "holds":
+        assert found.p == p_value(found.counted[0].gains, 1.0)  # of the nearer bound
 
 
 def test_a_comparison_that_is_the_other_way_is_named():

@@ -39,6 +39,8 @@ def test_packed_runs_are_read_as_they_were_written(tmp_path):
     by_gpu.about["device"] = "gpu NVIDIA H200 x1"
     records.write(tmp_path / f"{RUN.key}-seed2{records.SUFFIX}", by_gpu)
     assert list(results.Results("trend", tmp_path).seconds(RUN)) == [0, 1]  # they say nothing of processors
+    ends = {"seeds": {"0": {"diverged_at": 0}, "1": {"diverged_at": None}}}
+    assert dataclasses.replace(by_gpu, summary=ends).diverged == {0: 0}
     before = paths[0].read_bytes()
     records.write(paths[0], record(seeds=(0,)))
     assert paths[0].read_bytes() == before

@@ -24,6 +24,15 @@ def test_a_table_alone_plans_the_runs_of_all_tables():
     assert any({"wima:window=5", "wima:window=100", "wima:window=200"} <= task.reads for task in alone)
 
 
+def test_a_run_is_evaluated_whenever_one_of_its_tables_or_figures_needs_it():
+    tasks, needed = runs.all_tasks("paper"), {}
+    for one in catalogue().values():
+        for run, *_ in runs.required_runs(one, "paper"):
+            needed.setdefault(run.key, set()).add(run.config().eval_every)
+    assert any(len(each) > 1 for each in needed.values())
+    assert all(every % tasks[key].eval_every == 0 for key, each in needed.items() for every in each)
+
+
 def test_read_outs_of_a_setting_are_observed_besides_those_of_cells():
     tasks = [task for task in runs.plan([item("ghb/table4")], "paper") if task.run.config().observe]
     assert tasks and all(set(task.run.config().observe) <= task.reads for task in tasks)
@@ -32,8 +41,9 @@ def test_read_outs_of_a_setting_are_observed_besides_those_of_cells():
 def test_a_searched_grid_plans_its_search_runs_besides_the_best_point(monkeypatch):
     monkeypatch.setattr(runs, "best_point", lambda results, cell: 1)
     cell = next(cell for cell in item("ghb/table4").cells("paper") if cell.row.name == "fedavgm")
-    tasks = runs.plan([item("ghb/table4")], "paper", (0,), {"ghb/table4": [cell]}, results.stored("paper"))
-    assert [task.run for task in tasks] == [*map(runs.search_run, cell.runs), cell.runs[1]]
+    tasks = runs.plan([item("ghb/table4")], "paper", (0, 1), {"ghb/table4": [cell]}, results.stored("paper"))
+    searched = [(runs.search_run(run), {0}) for run in cell.runs]
+    assert [(task.run, task.seeds) for task in tasks] == [*searched, (cell.runs[1], {0, 1})]
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -47,14 +47,23 @@ def test_tables_of_stand_ins_name_the_data_that_are_used_and_never_the_others_al
         (47.31, "", {0: 47.4}, "*47.40 (5.00)*"),  # one seed, and none is printed: nothing says how much seeds differ
         (47.31, "", {0: 47.6, 1: 47.62}, "*47.61 +- 0.01 (n = 2)*"),
         (47.31, "", {0: 47.2, 1: 47.6}, "**47.40 +- 0.28 (n = 2)**"),
+        (47.31, "0.30", {0: 47.998, 1: 48.422}, "*48.21 +- 0.30 (n = 2)*"),  # both deviate: 0.9 is 2.1 times 0.42
         (47.31, "3.00", {0: 49.0}, "49.00 (5.00)"),  # seeds explain it, but it is more than a point
+        (0.4731, "0.03", {0: 0.49}, "0.490 (5.000)"),
     ],
 )
 def test_a_number_agrees_within_a_point_and_within_what_seeds_explain(printed, std, by_seed, text):
-    beside = dataclasses.replace(cell(MeanLast()), printed=Printed(str(printed), std))
+    measure = MeanLast("fraction") if printed < 1 else MeanLast()
+    beside = dataclasses.replace(cell(measure), printed=Printed(str(printed), std))
     number = Value(beside, by_seed, (20, 20), evaluations=10, jump=5.0)
     assert tables.shown(number).partition(" / ")[2] == text
-    assert tables.shown(dataclasses.replace(number, scale="trend")) == text.strip("*").replace(" (5.00)", "")
+    assert tables.shown(dataclasses.replace(number, scale="trend")) == re.sub(r" \(5\.0+\)", "", text.strip("*"))
+
+
+def test_megabytes_are_those_of_the_seed_with_the_most():
+    sent = [{"seed": seed, "bytes_down": 1e6 * seed, "bytes_up": n * 1e6} for seed in (1, 2) for n in (1, 3)]
+    found = Fake({RUN.key: dataclasses.replace(record(), lines=sent)})
+    assert tables.megabytes(found, Value(cell(MeanLast()), {}, (20, 20))) == 5
 
 
 # Commands
