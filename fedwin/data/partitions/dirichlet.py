@@ -11,7 +11,7 @@ from fedwin.data.partitions import fill
 from fedwin.data.partitions.pack import check_counts, labels_of, pack, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
-from fedwin.registry.ranges import PositiveInt
+from fedwin.registry.ranges import LARGEST, PositiveInt
 
 
 @PARTITIONS.register("dirichlet")
@@ -118,5 +118,5 @@ def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generat
 def check_alpha(partition: str, alpha, *, zero: bool) -> None:
     """Raises UserError unless a Dirichlet concentration is a number > 0, or >= 0 with `zero`; inf is allowed."""
     number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool) and not math.isnan(alpha)
-    if not number or alpha < 0 or (alpha == 0 and not zero):
-        raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")
+    if not number or alpha < 0 or (alpha == 0 and not zero) or LARGEST < alpha < math.inf:
+        raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0, or inf.")

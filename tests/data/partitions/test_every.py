@@ -82,6 +82,7 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
 @pytest.mark.parametrize(
     "text, clients, message",
     [
+        ("dirichlet:alpha=1e308", 10, "give a number >= 0, or inf"),
         ("dirichlet:alpha=1", 101, "101 clients x 1 examples are more than the 100"),
         ("quantity:classes=11", 10, "classes=11, but 'labeled' has 10"),
         ("power_law:least=50", 10, "fewer clients"),
