@@ -196,7 +196,8 @@ def _sweeps(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts)
     metric, last = sources.metric_of(series, options.metric), _last(series, options)
     points = sweeps.of_runs(series, options.parameter, metric, last)
-    return sweeps.compute(points, options.parameter, metric), f"{metric}, mean over the last {last} rounds"
+    title = f"{metric}, mean over {sources.last_in_words(series, last)}"
+    return sweeps.compute(points, options.parameter, metric), title
 
 
 def _labels(arguments: Runs, options: Any) -> Answer:

@@ -50,9 +50,8 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
                 values = table[f"{model}.{metric}"][table["seen"] == seen].astype(float)
                 values = np.sort(values[np.isfinite(values)])
                 if len(values):
-                    curves.append(
-                        {"label": name, "seen": seen, "values": style.plain(values), "mean": float(values.mean())}
-                    )
+                    curve = {"label": name, "seen": seen, "values": style.plain(values)}
+                    curves.append(curve | {"mean": float(values.mean())})
     if not curves:
         raise UserError(f"clients: no client has a finite {metric}; the runs diverged.")
     return {"kind": KIND, "metric": metric, "curves": curves}

@@ -62,9 +62,8 @@ def compute(
     for label, directory in runs.items():
         available = rounds_of(directory, seed)
         if missing := [at for at in rounds if at not in available]:
-            raise UserError(
-                f"{directory} has no checkpoint of round {missing[0]}; it has {', '.join(map(str, available))}."
-            )
+            others = ", ".join(map(str, available))
+            raise UserError(f"{directory} has no checkpoint of round {missing[0]}; it has {others}.")
         addresses_of[label] = [Address(str(directory), at) for at in (rounds or available)]
     entries = []
     for label, addresses in addresses_of.items():

@@ -90,7 +90,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     rows = len(result["runs"])
     # All runs have the same color scale.
     most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in result["runs"]))
-    with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 0.75) as (figure, grid):
+    with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 1.15) as (figure, grid):
         for (left, right), run in zip(grid, result["runs"]):
             change = -style.numbers(run["forgetting"])
             change = np.column_stack([change, -style.numbers(run["per_model"])])

@@ -79,14 +79,13 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         for axis, panel in zip(grid.flat, panels):
             histogram = np.array(panel["histogram"])
             left = np.zeros(len(histogram))
+            rows = range(len(histogram))
             for label in range(classes):
-                axis.barh(
-                    range(len(histogram)), histogram[:, label], 0.8, left, color=colors[label], label=names[label]
-                )
+                axis.barh(rows, histogram[:, label], 0.8, left, color=colors[label], label=names[label])
                 left += histogram[:, label]
-            axis.set_yticks(range(len(histogram)), [str(client) for client in panel["clients"]])
+            axis.set_yticks(rows, [str(client) for client in panel["clients"]])
             axis.set(xlabel="examples", ylabel="client", title=panel["label"], xlim=(0, 1.02 * left.max()))
-            axis.invert_yaxis()
+            axis.set_ylim(len(rows) - 0.4, -0.6)
         if classes <= NAMED:
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right center", title="class", frameon=False)

@@ -91,11 +91,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws contours of loss and error, triangles at the three models and a white cross at their mean."""
     a, b = np.array(result["a"]), np.array(result["b"])
     oblong = (a[-1] - a[0]) / (b[-1] - b[0])
-    entries = len(result["points"])
-    with style.panels(path, title, columns=2, width=0.85 * style.WIDTH, height=style.HEIGHT + 0.17 * entries) as (
-        figure,
-        grid,
-    ):
+    height = style.HEIGHT + 0.17 * len(result["points"])
+    with style.panels(path, title, columns=2, width=0.85 * style.WIDTH, height=height) as (figure, grid):
         for axis, metric in zip(grid[0], ("loss", "error")):
             values = style.scaled(metric, result[metric])
             finite = values[np.isfinite(values)]

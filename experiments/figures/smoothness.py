@@ -9,7 +9,7 @@ import numpy as np
 from fedwin import analysis
 from fedwin.errors import UserError
 
-from . import curves, style
+from . import curves, sources, style
 from .sources import Series
 
 KIND = "smoothness"
@@ -35,13 +35,15 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
         steps |= {int(np.sum(np.diff(rounds) == 1)) for rounds, _ in seeds}  # no others are compared
     if not methods:
         raise UserError("there is no curve to measure; name a run.")
-    return {"kind": KIND, "metric": metric, "last": last, "steps": sorted(steps), "methods": methods}
+    over = sources.last_in_words(series, last)
+    return {"kind": KIND, "metric": metric, "last": last, "over": over, "steps": sorted(steps), "methods": methods}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws a bar per curve for the mean over seeds, and a dot per seed."""
     methods, metric = result["methods"], result["metric"]
-    height = 1.1 + 0.34 * len(methods)
+    names = [style.wrapped(method["label"]) for method in methods]
+    height = 1.25 + len(methods) * max(0.34, style.height_of(names))
     with style.panels(path, title, width=1.15 * style.WIDTH, height=height) as (figure, grid):
         axis = grid[0, 0]
         longest = 0.0
@@ -56,16 +58,15 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             longest = max(longest, end)
             text = f"{std.mean():.2f} (mean {level:.1f})" if np.isfinite(std).all() else "diverged"
             axis.annotate(text, (end, number), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
-        axis.set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
+        axis.set_yticks(range(len(methods)), names)
         axis.invert_yaxis()
         unit = "points" if style.is_share(metric) else metric
         seeds = style.mean_of(len(method["std"]) for method in methods)
-        note = f" ({seeds}, dots: seeds)" if seeds else ""
+        note = f"\n({seeds}, dots: seeds)" if seeds else ""
         few, *_, many = 2 * result.get("steps", [result["last"]])
         steps = f"{few if few == many else f'{few} to {many}'} steps in " if few < result["last"] - 1 else ""
-        axis.set(
-            xlabel=f"std from round to round ({unit})\nover {steps}the last {result['last']} rounds{note}",
-            xlim=(0, 1.5 * longest or 1),
-        )
+        over = result.get("over", f"the last {result['last']} rounds")
+        label = f"std from round to round ({unit})\nover {steps}{over}{note}"
+        axis.set(xlabel=label, xlim=(0, 1.5 * longest or 1))
         axis.grid(alpha=0.3, axis="x")
     return figure

@@ -62,6 +62,12 @@ def metric_of(found: Sequence[Series], wanted: str) -> str:
     return wanted or main_metric(next((line[each.readout] for each in found for line in each.lines[:1]), ()))
 
 
+def last_in_words(series: Sequence[Series], last: int) -> str:
+    """Returns the last rounds that count in words; runs and seeds may have fewer."""
+    ends = {(source.label, line["seed"]): line["round"] for source in series for line in source.lines}
+    return f"{'at most ' if min(ends.values()) < last else ''}the last {last} rounds"
+
+
 def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labels: Sequence[str] = ()) -> list[Series]:
     """Returns the curves of runs and read-outs.
 

@@ -77,5 +77,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         further = f", {dropped:,} dropped" if dropped else ""
         histogram.set(xlabel="staleness (server steps)", ylabel=f"share of {total:,} updates{further}")
         histogram.xaxis.get_major_locator().set_params(integer=True)
+        histogram.margins(y=0.2)  # room for the legend
         histogram.legend()
     return figure

@@ -175,6 +175,11 @@ def wrapped(label: str, letters: int = 24) -> str:
     return textwrap.fill(label, letters, break_on_hyphens=False)
 
 
+def height_of(labels: Iterable[str]) -> float:
+    """Returns the inches that the tallest of some axis labels takes."""
+    return 0.14 * max(label.count("\n") + 1 for label in labels)
+
+
 def numbers(values) -> np.ndarray:
     """Returns nested lists as float64; None becomes NaN."""
     return np.array(values, dtype=np.float64)
@@ -275,7 +280,8 @@ def widened(low: float, high: float) -> tuple[float, float]:
 def legend(axis, entries: int) -> None:
     """Adds a legend: one of few entries inside the axes, a long one below."""
     pairs = zip(*axis.get_legend_handles_labels(), strict=True)
-    handles, labels = zip(*sorted(pairs, key=lambda pair: pair[1] == NOT_TO_SCALE), strict=True)
+    handles, names = zip(*sorted(pairs, key=lambda pair: pair[1] == NOT_TO_SCALE), strict=True)
+    labels = [wrapped(name, LONGEST) for name in names]
     if entries <= INSIDE:
         axis.legend(handles, labels, loc="best")
     else:

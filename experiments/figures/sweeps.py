@@ -88,11 +88,10 @@ def of_runs(
                 continue
             config, readout = config | {"observe": own}, rest("observe", own[0])
         value = _value(source.label, config, parameter)
-        names = [
-            rest("algorithm", config.get("algorithm", "?")),
-            *(rest("wrap", text) for text in config.get("wrap", [])),
-        ]
-        name = " + ".join(names) + (f": {readout}" if readout != "model" else "")
+        wraps = [rest("wrap", text) for text in config.get("wrap", [])]
+        name = " + ".join([rest("algorithm", config.get("algorithm", "?")), *wraps]) + (
+            f": {readout}" if readout != "model" else ""
+        )
         seeds = {line["seed"] for line in source.lines}
         places = {(name, value, seed) for seed in seeds}
         if places & taken:  # they would count as further seeds

@@ -59,26 +59,21 @@ def _mean(rounds: Sequence[int | None]) -> float | None:
 def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """Returns the cells of a table, its head first.
 
-    A row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock.
+    A row per curve and target: rounds, speed-up, MB, and the time of a simulated clock.
     """
-    head, timed = ["run"], _known(result, "simulated_seconds")
-    for target in result["targets"]:
-        head += [f"rounds to {style.level(result['metric'], target)}", "speed-up", "MB", *["simulated s"] * timed]
-    table = [tuple(head)]
+    timed = _known(result, "simulated_seconds")
+    table: list[tuple[str, ...]] = [("run", result["metric"], "rounds", "speed-up", "MB", *["simulated s"] * timed)]
     for method in result["methods"]:
-        cells = [method["label"]]
-        for seeds, mean, speedup in zip(method["rounds"], method["mean"], method["speedup"]):
+        for target, seeds, mean, speedup in zip(result["targets"], method["rounds"], method["mean"], method["speedup"]):
             reached = sum(seed is not None for seed in seeds)
             missed = f"> {method['last']}" if len(seeds) == 1 else f"> {method['last']} ({reached}/{len(seeds)} seeds)"
-            cells += [
-                missed if mean is None else f"{mean:.1f}".removesuffix(".0"),
-                "-" if speedup is None else f"{speedup:.2f}",
-                *(
-                    "-" if mean is None or name not in method else f"{_cost(name, method, mean):.1f}"
-                    for name in ("bytes", *["simulated_seconds"] * timed)
-                ),
-            ]
-        table.append(tuple(cells))
+            costs = (
+                "-" if mean is None or name not in method else f"{_cost(name, method, mean):.1f}"
+                for name in ("bytes", *["simulated_seconds"] * timed)
+            )
+            rounds = missed if mean is None else f"{mean:.1f}".removesuffix(".0")
+            ratio = "-" if speedup is None else f"{speedup:.2f}"
+            table.append((method["label"], style.level(result["metric"], target), rounds, ratio, *costs))
     return table
 
 
@@ -105,20 +100,19 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
     methods, targets = result["methods"], result["targets"]
     further = [(label, name) for name, (_, label) in COSTS.items() if _known(result, name)]
-    height = 1.3 + 0.2 * len(methods) * len(targets) + 0.12 * len(methods)
-    with style.panels(path, title, 1, 1 + len(further), width=0.95 * style.WIDTH, height=height, sharey=True) as (
-        figure,
-        grid,
-    ):
+    names = [style.wrapped(method["label"]) for method in methods]
+    height = 1.3 + len(methods) * max(0.2 * len(targets) + 0.12, style.height_of(names))
+    size = {"width": 0.95 * style.WIDTH, "height": height}
+    with style.panels(path, title, 1, 1 + len(further), sharey=True, **size) as (figure, grid):
         _bars(grid[0, 0], result, "round (first)", lambda method, rounds: rounds)
         for column, (label, name) in enumerate(further, 1):
             _bars(grid[0, column], result, label, functools.partial(_cost, name))
-        grid[0, 0].set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
+        grid[0, 0].set_yticks(range(len(methods)), names)
         grid[0, 0].invert_yaxis()
         if len(targets) > 1:
-            names = [_reaching(result, target) for target in targets]
+            shown = [_reaching(result, target) for target in targets]
             handles = [Patch(facecolor=style.NEUTRAL, **_texture(number)) for number in range(len(targets))]
-            figure.legend(handles, names, loc="outside lower center", ncols=len(targets), frameon=False)
+            figure.legend(handles, shown, loc="outside lower center", ncols=min(len(targets), 4), frameon=False)
     return figure
 
 
