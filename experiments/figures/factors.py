@@ -149,5 +149,5 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
         # The common legend shows the runs by color, those of the panels the dashes.
         handles = [grid[0, 0].plot([], [], **of_run | {"linestyle": "-"})[0] for of_run in looks]
-        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles, list(map(style.wrapped, names)), loc="outside lower center", ncols=4, frameon=False)
     return figure

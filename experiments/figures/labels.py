@@ -84,8 +84,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 axis.barh(rows, histogram[:, label], 0.8, left, color=colors[label], label=names[label])
                 left += histogram[:, label]
             axis.set_yticks(rows, [str(client) for client in panel["clients"]])
-            axis.set(xlabel="examples", ylabel="client", title=panel["label"], xlim=(0, 1.02 * left.max()))
-            axis.set_ylim(len(rows) - 0.4, -0.6)
+            axis.set(xlabel="examples", ylabel="client", title=style.wrapped(panel["label"], 40))
+            axis.set(xlim=(0, 1.02 * left.max()), ylim=(len(rows) - 0.4, -0.6))
         if classes <= NAMED:
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right center", title="class", frameon=False)

@@ -65,6 +65,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.set(xlabel="s of (1 - s) w₁ + s w₂", ylabel=style.axis_of(metric, ""))
             axis.grid(alpha=0.3)
             axis.legend(loc="best")
-        first, second = result["labels"]
-        figure.supxlabel(f"s = 0: {first};  s = 1: {second};  their distance {result['distance']:.3g}", fontsize=8)
+        ends = "s = 0: {};  s = 1: {};  their distance {:.3g}".format(*result["labels"], result["distance"])
+        figure.supxlabel(style.wrapped(ends, 105), fontsize=8)
     return figure

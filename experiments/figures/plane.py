@@ -109,7 +109,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 axis.set_aspect("equal")
             axis.set(xlabel="distance along u", ylabel="distance along v")
         handles = grid[0, 0].get_lines()
-        labels = [_legend_line(mark) for mark in result["points"]]
+        labels = [style.wrapped(_legend_line(mark), 105) for mark in result["points"]]
         figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
     return figure
 
