@@ -20,7 +20,7 @@ from fedwin.runs.start import init_source
 from tests.misuse.calls import own_flags
 
 ROOT = readme.README.parent
-PAGE = (ROOT / "experiments" / "guide" / "tasks.md").read_text()
+PAGE = (readme.GUIDE / "tasks.md").read_text()
 LINES = dict(re.findall(r"^\| (.+?) \| `(.+)` \|$", PAGE, re.M))
 # Program or flag -> package that it needs.
 EXTRAS = {
@@ -59,6 +59,9 @@ def test_every_task_has_a_line_and_directories_of_runs_differ():
     assert PAGE.count("\n| ") == len(LINES) + 2
     outs = re.findall(r"out_dir=([^\s`]+)", PAGE)
     assert len(set(outs)) == len(outs)
+    pages = [page.read_text() for page in readme.GUIDE.glob("*.md")]
+    outs = [name for page in pages for name in set(re.findall(r"out_dir=\W?(runs/[\w/]+)", page))]
+    assert sorted(set(outs)) == sorted(outs)
 
 
 def installed(line):
