@@ -43,8 +43,10 @@ class _Module:
 
     def __init__(self, module, name: str | None):
         if not isinstance(module, nn.Module):
+            shown = getattr(module, "__name__", type(module).__name__)  # modules of flax.nnx are printed on many lines
             raise UserError(
-                f"from_flax: {module!r} is not a flax.linen module; create one first, such as Network(), and give that."
+                f"from_flax: {shown} is not a flax.linen module; create one first, such as Network(), and give that "
+                f"(from flax.nnx, without dropout and BatchNorm: flax.nnx.bridge.to_linen(Network, ...))."
             )
         self.module, self.name = module, name or type(module).__name__
         self.signature = inspect.signature(type(module).__call__).parameters
