@@ -79,7 +79,10 @@ def _combined(combine: Callable, sent: core.MeanStep, present) -> core.MeanStep:
 
     steps = tree.map(step, sent.total)
     packing = window.flat(tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), steps))
-    vector = combine(jax.vmap(packing.pack)(steps), weight.astype(packing.dtype), present)
+    rows = jax.vmap(packing.pack)(steps)
+    vector = combine(rows, weight.astype(packing.dtype), present)
+    if (found := getattr(vector, "shape", None)) != rows.shape[1:]:
+        raise UserError(f"an aggregator's combine returns the shape {found}; return one step, {rows.shape[1:]}.")
     # No client: no step.
     vector = jnp.where(jnp.any(present), vector, 0)
     return core.MeanStep(packing.unpack(vector), jnp.ones((), sent.weight.dtype))

@@ -190,6 +190,8 @@ def check_followed(observers: Mapping[str, core.Observer], before, after, model:
     late = "cohort_sizes mean_staleness greatest_staleness dropped_updates"
     taken = {"model", *fields.split(), *late.split()}  # of evaluations
     for observer, state in after.observers.items():
+        if not tree.alike(before.observers[observer], state):
+            raise UserError(f"observer '{observer}': update returns {_kind(state)}; make it like the state of init.")
         read = observers[observer].read(model, state)
         new = lambda name: isinstance(name, str) and name not in taken
         if not isinstance(read, dict) or not all(new(name) and tree.alike(x, model) for name, x in read.items()):

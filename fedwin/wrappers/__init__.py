@@ -94,5 +94,10 @@ def privacy_of(wrappers: Iterable[Wrapper]) -> Privacy | None:
 def wrapped_solver(solve: Solver, wrappers: Iterable[Wrapper]) -> Solver:
     """Applies the wrappers' learning rates, epochs and bounds to a local solver."""
     for wrapper in wrappers:
+        name, *functions, _ = wrapper
+        if not isinstance(name, str):
+            raise UserError(f"a Wrapper begins with its name, a text, not {name!r}.")
+        if wrong := [value for value in functions if value is not None and not callable(value)]:
+            raise UserError(f"wrapper '{name}': {wrong[0]!r} must be a function; see fedwin.wrappers.Wrapper.")
         solve = wrapper.solver(solve)
     return solve

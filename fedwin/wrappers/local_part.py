@@ -178,8 +178,7 @@ def local(
             return LocalPart(algorithm.client_init(params, id, key), jnp.zeros((), bool), leaves_of(mask, params))
 
         return core.with_client_phases(lambda phase: _local_phase(phase, mask_of), algorithm)._replace(
-            client_init=client_init,
-            client_model=personal_model(algorithm, own_part),
+            client_init=client_init, client_model=personal_model(algorithm, own_part)
         )
 
     return Wrapper("local", wrap, frozen=_taking_turns(alternate, mask_of) if alternate else None)

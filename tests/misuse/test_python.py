@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import fedwin
 from fedwin import core, data, models
+from fedwin.aggregation import Aggregator
 from fedwin.clock import Clock
 from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
@@ -94,15 +96,13 @@ CASES = {
     "no training example": (arrays(X[:0], Y[:0]), "no training example"),
     "ragged": (arrays([[1, 2], [3]]), "same shape"),
     "unscaled images": (arrays(X.astype(np.int64), test_x=X.astype(np.int64)), "images are int64 | uint8"),
-    "fedjax without y": (
-        lambda: data.from_fedjax(*2 * [fedjax.InMemoryFederatedData({b"a": {"x": X}})]),
-        "features | y",
-    ),
+    "no y": (lambda: data.from_fedjax(*2 * [fedjax.InMemoryFederatedData({b"a": {"x": X}})]), "features | y"),
     "load None": (lambda: data.load(None), "dataset=None | text"),
     "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
     "split by None": (lambda: data.split_validation(data.make_partition(DIGITS, "iid", 20, 0), 0.1, None), "seed=None"),
     "a list of series": (lambda: data.from_series([[1.0, 2.0, 3.0]], window=1), "series is a list | give a dict"),
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
+    "flax nnx": (lambda: models.from_flax(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), (2,)), "Linear is not | to_linen"),
     "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
     "haiku array": (lambda: models.from_haiku(HAIKU, X), "sample_batch must be a dict"),
     "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
@@ -121,16 +121,14 @@ CASES = {
     "a shift that is none": (own("client_shift", None), "client shift 'own' | must return Shift, not NoneType"),
     "work that is none": (own("local_work", None), "local work 'own' | must return a function"),
     "another dtype": (own("observe", follower(lambda r, m, s: s + 0.5)), "'observers.own' | from int32[] to float32[]"),
-    "an update that fails": (
-        own("observe", follower(lambda r, m, s: s["x"])),
-        "observer 'own' fails | test_python.py:",
-    ),
+    "a failing update": (own("observe", follower(lambda r, m, s: s["x"])), "observer 'own' fails | test_python.py:"),
     "a read-out": (own("observe", follower(read=lambda m, s: {"model": m})), "observer 'own' | {'model': Variables}"),
     "a loss of two": (own("loss", lambda params, batch: 0.0), "a round with loss 'own' fails | takes 2 positional"),
-    "a wrapper of none": (
-        own("wrap", Wrapper("own", lambda algorithm: None)),
-        "wrapper 'own' | return core.Algorithm",
-    ),
+    "a wrapper of none": (own("wrap", Wrapper("own", lambda algorithm: None)), "wrapper 'own' | return core.Algorithm"),
+    "a rate that is a number": (own("wrap", Wrapper("own", rate=0.5)), "wrapper 'own': 0.5 must be a function"),
+    "a wrapper without a name": (own("wrap", Wrapper(lambda algorithm: algorithm)), "begins with its name"),
+    "all steps": (own("aggregate", Aggregator("own", lambda steps, *_: steps)), "shape (1, 5120) | one step, (5120,)"),
+    "no new state": (own("observe", core.Observer(lambda m: (), lambda r, m, s: None, dict)), "'own' | returns None"),
     "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
 }
 

@@ -74,14 +74,7 @@ def tfds(
                 raise UserError(f"tfds: transpose=true exchanges axes of images; '{x}' of '{builder.name}' is not one.")
             side["x"] = np.ascontiguousarray(side["x"].swapaxes(1, 2))
     return Dataset(
-        f"tfds_{builder.name}",
-        train_side,
-        test_side,
-        classes,
-        mean=mean,
-        std=std,
-        class_names=labels,
-        verified=False,
+        f"tfds_{builder.name}", train_side, test_side, classes, mean=mean, std=std, class_names=labels, verified=False
     )
 
 
