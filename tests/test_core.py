@@ -11,10 +11,8 @@ def test_a_client_without_examples_has_no_weight():
     p = testing.quadratic([1.0, 1.0], [3.0, -2.0], [0.0], steps=1, lr=1.0, schedule=[[0, 1]], sizes=[1, 3])
     for size, samples, uniform in ((3, 3, 1), (1, 1, 1), (0, 0, 0)):
         c = p.client(0)._replace(size=jnp.int32(size))
-        assert (int(core.aggregation_weight(c, "samples")), int(core.aggregation_weight(c, "uniform"))) == (
-            samples,
-            uniform,
-        )
+        weights = [int(core.aggregation_weight(c, weighting)) for weighting in ("samples", "uniform")]
+        assert weights == [samples, uniform]
 
 
 def test_the_mean_step_of_a_message_is_the_only_one_in_it():

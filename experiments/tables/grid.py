@@ -64,7 +64,8 @@ def fields_of(texts: Sequence[str]) -> dict[str, tuple[dataclasses.Field, list[s
         if not equals or not flag:
             raise UserError(f"grid='{text}' is not FLAG=VALUE,VALUE; write e.g. --grid=client_lr=0.01,0.1.")
         if flag not in fields:
-            raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, fields)}")
+            of_method = f"A method's parameter is part of its name: --grid='algorithm=NAME:{flag}=1;NAME:{flag}=2'."
+            raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, fields)} {of_method}")
         if flag in _NOT_AXES:
             raise UserError(f"grid={text}: --{flag} can't be an axis: {_NOT_AXES[flag]}; omit it.")
         if fields[flag].name in found:

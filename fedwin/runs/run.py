@@ -116,11 +116,7 @@ def _device_errors() -> Iterator[None]:
 
 
 def _train(
-    checked: "CheckedRun",
-    on_eval: Callback | None,
-    quiet: bool,
-    say: Say,
-    closing: contextlib.ExitStack,
+    checked: "CheckedRun", on_eval: Callback | None, quiet: bool, say: Say, closing: contextlib.ExitStack
 ) -> Summary:
     """Opens the run's directory, trains all seeds, and returns the summary ({} in processes that do not write)."""
     prepared, directory = checked.plan.prepared, checked.directory
@@ -190,7 +186,8 @@ def _summary(
         before, after = (metrics.get("accuracy", 0) for metrics in (of_seed[0], of_seed[-1]))
         # A better model may have a larger loss, too.
         if float(end) > float(start) and after < 2 * max(before, 1 / program.prepared.dataset.num_classes):
-            say(f"note: seed {seed}: the test loss rose from {start} to {end}; a smaller --client_lr may help.")
+            remedy = "a smaller --client_lr" if program.prepared.config.attack == "none" else "a robust --aggregate"
+            say(f"note: seed {seed}: the test loss rose from {start} to {end}; {remedy} may help.")
     summary = summarize(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces))
     if (privacy := program.prepared.privacy) is not None:
         summary["privacy"] = privacy.report(program.prepared.config.num_rounds)

@@ -205,7 +205,8 @@ class CohortSchedule:
         if not sampler.smallest <= len(draw.ids) <= sampler.largest:
             raise UserError(
                 f"sampling: round {round + 1} has {len(draw.ids)} clients, and its sampler announces "
-                f"{sampler.smallest} to {sampler.largest}; correct its smallest or largest."
+                f"{sampler.smallest} to {sampler.largest} (a plain function: at most --clients_per_round); correct its "
+                f"smallest or largest."
             )
         return draw
 

@@ -198,7 +198,10 @@ def check_loop(bench: Bench) -> None:
     assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
     evaluated = lambda run: bench.algorithm.eval_model(Variables(run.params, run.stats), run.state)
     first, last = (mean_loss(bench.problem, evaluated(run)) for run in (bench.initial, bench.final))
-    assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
+    assert last < first, (
+        f"the loss does not fall: {first:.4f} before, {last:.4f} after; if the method needs a smaller learning rate, "
+        f"give p=testing.classification(shuffle=False, lr=0.01)"
+    )
 
 
 def check_padding(bench: Bench) -> None:

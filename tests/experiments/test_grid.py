@@ -37,6 +37,7 @@ def test_values_are_separated_by_commas_or_semicolons():
         (["client_lr=0.1,1e-1"], "1e-1 is given twice"),
         (["algorithm=fedprox:mu=0.1;fedprox:mu=0.10"], "fedprox:mu=0.10 is given twice"),
         (["clientlr=1"], "Did you mean 'client_lr'"),
+        (["mu=0,1"], "--grid='algorithm=NAME:mu=1;NAME:mu=2'"),
         (["num_rounds=1.5"], "must be an integer"),
         (["shuffle=perhaps"], "true or false"),
         (["seeds=0,1"], "all of --seeds"),

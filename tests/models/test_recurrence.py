@@ -59,10 +59,8 @@ def test_bfloat16_stays_bfloat16():
 def test_the_compiled_loops_are_those_of_xla(threads, use_onednn, monkeypatch):
     """With hidden units, rows and clients that fill neither vectors nor blocks, to rounding."""
     monkeypatch.setattr(onednn, "threads", lambda: threads)
-    keys, shapes = (
-        jax.random.split(jax.random.key(0), 5),
-        [(4, 20, 3), (3, 4 * 21), (21, 4 * 21), (4 * 21,), (4, 20, 21)],
-    )
+    keys = jax.random.split(jax.random.key(0), 5)
+    shapes = [(4, 20, 3), (3, 4 * 21), (21, 4 * 21), (4 * 21,), (4, 20, 21)]
     *arguments, towards = (jax.random.normal(key, (2, *shape)) / 3 for key, shape in zip(keys, shapes, strict=True))
 
     def both(x, w_x, w_h, bias, towards):

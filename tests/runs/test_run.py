@@ -82,15 +82,16 @@ def test_methods_with_one_seed_are_paired(tmp_path):
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
-@pytest.mark.parametrize("first, last, noted", [("inf", 2.31, False), (2.306, 2.314, False), (2.3, 2.31, True)])
-def test_a_loss_that_rose_is_noted(first, last, noted, tmp_path, capsys, monkeypatch):
-    losses = lambda line: {"model": {"loss": last if line["round"] else first, "accuracy": 0.1}}
+@pytest.mark.parametrize("first, attack", [("inf", "none"), (2.306, "none"), (2.3, "none"), (2.3, "sign_flip")])
+def test_a_loss_that_rose_is_noted(first, attack, tmp_path, capsys, monkeypatch):
+    losses = lambda line: {"model": {"loss": 2.31 if line["round"] else first, "accuracy": 0.1}}
     altered = lambda path: [line | losses(line) for line in read_lines(path)]
     monkeypatch.setattr("fedwin.runs.run.read_lines", altered)
-    fedwin.run(placed(SMALL, tmp_path, num_rounds=1, early_stopping="patience:rounds=1,metric=loss", **PLAIN))
-    said = capsys.readouterr().out
-    assert "early_stopping=patience:rounds=1,metric=loss: no seed ends before the last round" in said
-    assert ("loss rose from" in said) == ("rose from 2.3 to 2.31; a smaller --client_lr may help" in said) == noted
+    stopping = "patience:rounds=1,metric=loss"
+    fedwin.run(placed(SMALL, tmp_path, num_rounds=1, attack=attack, early_stopping=stopping, **PLAIN))
+    said, remedy = capsys.readouterr().out, "a smaller --client_lr" if attack == "none" else "a robust --aggregate"
+    assert f"early_stopping={stopping}: no seed ends before the last round" in said
+    assert ("loss rose from" in said) == (f"rose from 2.3 to 2.31; {remedy} may help" in said) == (first == 2.3)
 
 
 @pytest.mark.parametrize("stop", [True, pytest.param(False, marks=pytest.mark.slow)])

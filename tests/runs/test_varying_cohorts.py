@@ -122,4 +122,5 @@ def test_a_sampler_that_announces_too_few_is_refused(tmp_path):
         return fedwin.sampling.Sampler(draw, population.num_clients, 2, 1, 2)
 
     fedwin.SAMPLERS.register("liar", liar)
-    refused("round 3 has 3 clients, and.* announces 1 to 2", run_in, SMALL, tmp_path, sampling="liar", dropout=0.0)
+    said = "round 3 has 3 clients, and its sampler announces 1 to 2 .a plain function: at most --clients_per_round."
+    refused(said, run_in, SMALL, tmp_path / "run", sampling="liar", dropout=0.0)

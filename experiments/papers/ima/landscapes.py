@@ -62,11 +62,7 @@ FIGURE1D = _through_checkpoints(
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
 )
-FIGURE9 = _through_checkpoints(
-    "9",
-    runs=(settings.FEDAVG,),
-    at=tuple(STAGES.values()),
-)
+FIGURE9 = _through_checkpoints("9", runs=(settings.FEDAVG,), at=tuple(STAGES.values()))
 
 # Figure 10: the same plane on six columns of Table I.
 # A residual network with GroupNorm that two cores can train.

@@ -153,7 +153,7 @@ def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
     matches = lambda name: any(fnmatch.fnmatch(name.lower(), pattern) for pattern in patterns)
     try:
         if not root.exists():
-            raise UserError(f"{root}: no such folder; check --data_dir.")
+            raise UserError(f"{root}: no such file or folder; check --data_dir.")
         result, level = [root], [root]
         for _ in range(2):
             listed = [child for folder in level if folder.is_dir() for child in children(folder)]

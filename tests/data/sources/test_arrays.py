@@ -36,6 +36,7 @@ def test_npz_files(tmp_path):
         assert dataset.natural.ids.tolist() == ["a", "b", "c"] and len(dataset.test["y"]) == 3
     np.savez(tmp_path / "part.npz", x_train=x, y_train=y)
     refused("part.npz: x_test, y_test missing", data.load, "npz:file=part.npz", tmp_path)
+    refused("gone.npz: no such file or folder; check --data_dir", data.load, "npz", tmp_path / "gone.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK\3\4 cut")
     refused("bad.npz: not a readable", data.load, "npz:file=bad.npz", tmp_path)
     with zipfile.ZipFile(tmp_path / "part.npz", "a") as archive:
