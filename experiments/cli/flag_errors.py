@@ -1,5 +1,6 @@
 """Errors of the command line in plain words, and the text of flagfiles."""
 
+import importlib
 import pathlib
 import re
 
@@ -28,7 +29,10 @@ def message(error: Exception | str) -> str:
         expected = next((kind for start, kind in _EXPECTED.items() if reason.startswith(start)), None)
         return f"flag --{name}={value} must be {expected}." if expected else text
     if match := _UNKNOWN.match(text):
-        return f"unknown flag --{match[1]}.{nearest(match[1], flags.FLAGS)} --help lists all."
+        methods = importlib.import_module("fedwin.algorithms").ALGORITHMS
+        owned = any(match[1] in methods.options(name) for name in methods)
+        place = f" A method's parameter is part of its name: --algorithm=NAME:{match[1]}=VALUE." if owned else ""
+        return f"unknown flag --{match[1]}.{nearest(match[1], flags.FLAGS)} --help lists all.{place}"
     if text.endswith("does not take an argument"):
         flag = text.partition("=")[0]
         return f"{text.partition(' ')[0]}: {flag} takes no value; write {flag} or --{flag[4:]} alone."

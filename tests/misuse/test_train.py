@@ -46,6 +46,7 @@ WORDS = [
     ("--lr=0.1", "unknown flag --lr | 'client_lr' | --help"),
     ("--seed=3", "unknown flag --seed. Did you mean 'seeds'?"),
     ("--epochs=3", "unknown flag --epochs. Did you mean 'local_epochs'?"),
+    ("--mu=0.1", "unknown flag --mu. --help lists all. A method's parameter | --algorithm=NAME:mu=VALUE"),
     ("--observe=wima50", "unknown observer 'wima50'. Did you mean 'wima:window=50'?"),
     ("--wrap=ima_5", "unknown wrapper 'ima_5'. Did you mean 'ima:window=5'?"),
     ("--model=resnet56", "unknown model 'resnet56'. Did you mean 'resnet"),

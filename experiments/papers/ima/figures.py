@@ -45,12 +45,7 @@ def _at_alpha(alpha: float) -> Variation:
     return Variation(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
 
 
-FIGURE6A = _sweep(
-    "ima/figure6a",
-    "Dirichlet alpha",
-    tuple(_at_alpha(alpha) for alpha in ALPHAS),
-    variants=COMPARED,
-)
+FIGURE6A = _sweep("ima/figure6a", "Dirichlet alpha", tuple(_at_alpha(alpha) for alpha in ALPHAS), variants=COMPARED)
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 # Clients at paper and at trend scale.
