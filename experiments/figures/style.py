@@ -220,7 +220,7 @@ def panels(
     with style.context(STYLE):
         figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, **more)
-        figure.suptitle("\n".join(wrapped(line, int(12 * columns * width)) for line in title.split("\n")), wrap=True)
+        figure.suptitle("\n".join(wrapped(line, int(14.5 * columns * width)) for line in title.split("\n")), wrap=True)
         if path is not None:
             save(figure, pathlib.Path(path), DPI)
 
