@@ -56,22 +56,22 @@ def _data_keys(options: DataOptions, seed: int) -> tuple[int, jax.Array]:
     return seed if options.partition_seed < 0 else options.partition_seed, seed_keys(seed)["run"]
 
 
-def _federations(options: DataOptions, seeds: list[int], dataset: Dataset) -> dict[int, Federation]:
+def _federations(config: Config, dataset: Dataset) -> dict[int, Federation]:
     """Partitions the data set among clients; returns seed -> Federation.
 
     Raises:
-      UserError: seeds differ in the number of clients; they share one compiled program.
+      UserError: seeds differ in the number of clients (they share one compiled program), or `eval_val` has no examples.
     """
 
     def one(seed: int) -> Federation:
-        partition_seed, clients = _data_keys(options, seed)[0], options.num_clients or None
-        split = data.make_partition(dataset, options.partition, clients, partition_seed, imbalance=options.imbalance)
+        partition_seed, clients = _data_keys(config, seed)[0], config.num_clients or None
+        split = data.make_partition(dataset, config.partition, clients, partition_seed, imbalance=config.imbalance)
         held_out = None
-        if options.val_fraction:
-            split, held_out = data.split_validation(split, options.val_fraction, partition_seed)
+        if config.val_fraction:
+            split, held_out = data.split_validation(split, config.val_fraction, partition_seed)
         return federate(dataset, split, held_out)
 
-    federations = {seed: one(seed) for seed in seeds}
+    federations = {seed: one(seed) for seed in config.seeds}
     numbers = {seed: federation.num_clients for seed, federation in federations.items()}
     if len(set(numbers.values())) > 1:
         counts = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
@@ -79,6 +79,9 @@ def _federations(options: DataOptions, seeds: list[int], dataset: Dataset) -> di
             f"the partition makes different numbers of clients ({counts}); set --partition_seed, or run the seeds "
             f"separately."
         )
+    if config.eval_val:
+        for seed, federation in federations.items():
+            evaluate.check_validation(federation, seed)
     return federations
 
 
@@ -380,10 +383,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
     initial = warm_starts(config, network, shape, x.dtype)
     network = adapted(config, network, initial)
     changes = changes_of(config.client_shift, config.drift, dataset, config.num_rounds)
-    federations = _federations(config, config.seeds, dataset)
-    if config.eval_val:
-        for seed, federation in federations.items():
-            evaluate.check_validation(federation, seed)
+    federations = _federations(config, dataset)
     num_clients = next(iter(federations.values())).num_clients
     server = asynchronous_server(config)
     per_round = config.clients_per_round if server is None else min(server.size, num_clients)

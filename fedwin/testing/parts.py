@@ -190,7 +190,6 @@ def check_sampler(make, population=None, rounds: int = 20):
     backward = [other.cohort(*turn) for turn in reversed(turns)]
     for draw, again in zip(forward, reversed(backward)):
         size, least, most = len(draw.ids), own.smallest, own.largest
-        yield len(set(draw.ids.tolist())) == size, "a round draws a client twice"
         yield least <= size <= most, f"a round draws {size} clients, and the sampler says {least} to {most}"
         yield _same(draw.ids, again.ids), "a round's clients depend on earlier rounds; draw from (seed, round) alone"
         yield draw.importance is None or np.all(draw.importance >= 0), "an importance is below 0"

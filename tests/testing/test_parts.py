@@ -81,7 +81,7 @@ BROKEN = {
     "out of range": ("partition", lambda *_: rows + 1, "an example that is not in 0..79"),
     "empty client": ("partition", lambda *_: [*rows[:7], []], "client 7 has no examples"),
     "not by seed": ("partition", lambda *_: GENERATOR.permutation(rows), "same seed gives two partitions"),
-    "a client twice": ("sampler", lambda seed, round: [1, 1], "draws a client twice"),
+    "a client twice": ("sampler", lambda seed, round: [1, 1], "has client 1 twice"),
     "by turns": ("sampler", lambda s, r: GENERATOR.choice(12, 4, replace=False), "depend on earlier rounds"),
 }
 
