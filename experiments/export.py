@@ -42,9 +42,16 @@ def main(argv: list[str]) -> None:
     interchange.check_target(options.out, options.overwrite)
     address = models.address(argv[1])
     config_of(address.directory)
-    model = address.directory, options.out, options.seed, address.round, address.readout
-    how = {"overwrite": options.overwrite, "layout": options.layout}
-    path = fedwin.export(*model, data_dir=options.data_dir or None, **how)
+    path = fedwin.export(
+        address.directory,
+        options.out,
+        options.seed,
+        address.round,
+        address.readout,
+        data_dir=options.data_dir or None,
+        overwrite=options.overwrite,
+        layout=options.layout,
+    )
     is_torch = options.layout == "torch"
     print("# " * is_torch + escape(f"{path}: {path.stat().st_size:,} bytes, {address.label}, seed {options.seed}"))
     if is_torch:
