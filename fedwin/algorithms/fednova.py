@@ -64,6 +64,9 @@ def fednova(
       mu: proximal term of the clients (not with client momentum).
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
 
+    Raises:
+      UserError: when clients do not use SGD, or mu > 0 is combined with client momentum.
+
     Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
     https://arxiv.org/abs/2007.07481.
 

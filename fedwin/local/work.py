@@ -105,6 +105,9 @@ def file(*, path: str) -> LocalWork:
     Args:
       path: file with the header client,work and a line per client: its number and w_i in [0, 1].
 
+    Raises:
+      UserError: the file cannot be read, or a line is not a client and a number in [0, 1].
+
     Example:
       >>> import tempfile
       >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as table:

@@ -26,6 +26,9 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
     Returns:
       The Partition, with `domain` [K].
 
+    Raises:
+      UserError: the data set has no domains, K is not a multiple of D, or the inner partitioner does not split labels.
+
     Example:
       >>> from fedwin import data
       >>> dataset = data.load("digit5_synthetic:per_domain=20,tests=10")

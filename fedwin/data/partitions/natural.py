@@ -30,6 +30,9 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     Returns:
       The Partition, with the clients' `ids`; the report has 'chosen_from' if not all are taken.
 
+    Raises:
+      UserError: the data set has no natural clients, or fewer than num_clients.
+
     Example:
       >>> import numpy as np
       >>> from fedwin import data

@@ -33,6 +33,9 @@ def pachinko(
       beta: concentration over the fine labels of one coarse label.
       per_client: number of examples per client; floor(N / K) by default.
 
+    Raises:
+      UserError: a data set without two levels of labels.
+
     Source: Reddi et al. 2021, https://arxiv.org/abs/2003.00295, appendix, with Li and McCallum's model of 2006,
       https://dl.acm.org/doi/10.1145/1143844.1143917.
 

@@ -31,6 +31,9 @@ def power_law(
       least: least number of examples that a client has of each of its classes.
       sigma: standard deviation of log z; 0 gives equal shares.
 
+    Raises:
+      UserError: s > C, or a class has too few examples for its holders.
+
     Source: FedProx, Li et al. 2020, https://arxiv.org/abs/1812.06127.
 
     Example:
