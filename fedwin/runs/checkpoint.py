@@ -15,6 +15,7 @@ import pathlib
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -119,8 +120,10 @@ class Checkpoints:
                 self._writer().save(round, args=ocp.args.Composite(**items), force=True)
                 self._writer().wait_until_finished()
             except Exception as error:  # tensorstore raises other errors for a full disk
-                for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
-                    shutil.rmtree(unfinished, ignore_errors=True)
+                for _ in range(10):  # tensorstore's threads still write, and create the folders that they miss
+                    for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
+                        shutil.rmtree(unfinished, ignore_errors=True)
+                    time.sleep(0.02)
                 reason = error.strerror if isinstance(error, OSError) else None
                 raise OSError(None, reason or failure_reason(error)) from error
 
