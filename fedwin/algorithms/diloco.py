@@ -203,16 +203,13 @@ def restarted(server: Server, period: int, fragments: int = 1) -> Server:
 
 def _trained(solve: local.Solver, start, c: core.Client, optimizer, merged, delay: int) -> local.Local:
     """Trains from `start`; what arrives after `delay` steps, or after the last of fewer, is merged then."""
-    if not merged:
-        return solve(start, c, optimizer=optimizer)
     if not delay:
-        return solve(merged(start), c, optimizer=optimizer)
+        return solve(merged(start) if merged else start, c, optimizer=optimizer)
 
     def on_step(carry, y, s, last):
         return carry, tree.where(s.j + 1 == jnp.minimum(delay, s.steps), merged(y), y)
 
-    y = solve(start, c, optimizer=optimizer, on_step=on_step)
-    return y._replace(params=tree.where(y.steps == 0, merged(y.params), y.params))
+    return solve(start, c, optimizer=optimizer, on_step=on_step)
 
 
 def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern, delay, mixing, weighting: Weighting):

@@ -124,8 +124,7 @@ class Checkpoints:
                     for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
                         shutil.rmtree(unfinished, ignore_errors=True)
                     time.sleep(0.02)
-                reason = error.strerror if isinstance(error, OSError) else None
-                raise OSError(None, reason or failure_reason(error)) from error
+                raise OSError(None, getattr(error, "strerror", None) or failure_reason(error)) from error
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
         """Returns (name -> leaf, extra) of one checkpoint; large leaves stay in their files (blockwise.Stored).
