@@ -83,7 +83,7 @@ METHODS = tuple(
     tuple(names.split("="))
     for names in (
         "fedavg fedhbm scaffold feddyn mimemom=mimesgdm=mimemomentum fedavgm localghb mime=mimesgd "
-        "mimelite=mimelitemom ghb fedprox adabest fedcm fedadc fedacg fedadam fedyogi fednova fedgma fedasam fedfa"
+        "mimelite=mimelitemom ghb fedgma adabest fedcm fedadc fedacg fedadam fedyogi fednova fedprox fedasam fedfa"
     ).split()
 )
 _PLACES = {name: place for place, names in enumerate(METHODS) for name in names}

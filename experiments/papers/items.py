@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import pathlib
 from typing import Any
 
 from fedwin.registry.choices import parse
@@ -10,7 +11,7 @@ from fedwin.registry.choices import parse
 from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
-from .remarks import FOLDER, assumptions, lines_of, subjects
+from .remarks import FOLDER, assumptions, best_of, lines_of, subjects
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
@@ -147,6 +148,18 @@ class Override:
         """Whether a cell is changed."""
         axes = ((self.rows, row), (self.columns, column), (self.variants, variant))
         return all(not names or variation.name in names for names, variation in axes)
+
+
+def searched(path: pathlib.Path, by: str = "accuracy") -> dict[tuple[str, ...], Fields]:
+    """Returns (row, column) -> flags and rate of the best setting of a CSV file of what was tried; see best_of."""
+    best = best_of(lines_of(path), "row", "column", by=by)
+    return {at: Fields.of(line.get("flags", "")) | {"client_lr": float(line["rate"])} for at, line in best.items()}
+
+
+def of_cells(settings: dict[tuple[str, ...], Fields]) -> tuple[Override, ...]:
+    """Returns the overrides with the fields of cells, (row, column) -> fields."""
+    named = ((Variation("_".join(at), paper=fields), at) for at, fields in settings.items())
+    return tuple(Override(variation, rows=(row,), columns=(column,)) for variation, (row, column) in named)
 
 
 @dataclasses.dataclass(frozen=True)

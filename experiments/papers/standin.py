@@ -1,10 +1,10 @@
-"""The stand-in of CIFAR-10 at trend scale: images of 16x16, its federations, and the searched rate of every method.
+"""Stand-ins at trend scale, CIFAR-10 at 16x16 and Fashion-MNIST: federations, and the searched rate of every method.
 
 Rates are searched per federation and method; a cell without one is absent. To add a method, add lines to rates.csv.
 """
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .items import Item, Override, Variation
@@ -20,6 +20,10 @@ CIFAR16 = Fields.of(
 # targets of 'rounds to a target' are shares of it. The rate of these runs is the best of 0.005, 0.01, 0.02 and 0.05
 # by accuracy on a fifth of the images, seed 100 (53.5, 52.9, 51.6 and 51.0 %).
 CENTRALIZED = 54.1
+# Fashion-MNIST: two hidden layers of 200; a fifth of the test images, as windows are read in each of the last rounds.
+FASHION = Fields.of(
+    "dataset=fmnist eval_examples=2000 num_clients=100 clients_per_round=10 model=mlp num_rounds=100 batch_size=50"
+)
 
 ALPHAS = ("0", "0.05", "0.1", "0.2", "0.4", "0.6")
 PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for alpha in ALPHAS} | {
@@ -28,13 +32,21 @@ PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for a
 # Clients per round; names of federations have it unless it is the first.
 COHORTS = (10, 3, 15, 20, 50)
 FEDERATIONS = {
-    (name if cohort == COHORTS[0] else f"{name}_m{cohort}"): Fields(partition=partition, clients_per_round=cohort)
+    (name if cohort == COHORTS[0] else f"{name}_m{cohort}"): CIFAR16
+    | Fields(partition=partition, clients_per_round=cohort)
     for cohort in COHORTS
     for name, partition in PARTITIONS.items()
+} | {
+    "fashion_alpha0": FASHION | Fields(partition="dirichlet:alpha=0"),
+    "fashion_alpha005": FASHION | Fields(partition="dirichlet:alpha=0.05"),
+    # With IMA's momentum and decays; with WSM's skew and local epochs (fashion_20_wsm: and its loss).
+    "fashion_shards": FASHION | Fields(partition="shards:per_client=2", local_epochs=1),
+    "fashion_20": FASHION | Fields.of("num_clients=20 clients_per_round=2 num_rounds=60 batch_size=64 augment=none"),
 }
 
-# rates.csv: what was tried, and the mean accuracy (%) over the last 50 of 1,000 rounds on examples that clients hold
-# out (a fifth of each; as many local steps as without), over `seeds` seeds from 100 on. Rates are 0.0002, 0.0005, 0.001
+# rates.csv: what was tried, and the mean accuracy (%) over the last 50 of 1,000 rounds (Fashion-MNIST: 30 of 100, for
+# IMA 20) on examples that clients hold out (a fifth of each; as many local steps as without), over `seeds` seeds from
+# 100 on. Rates are 0.0002, 0.0005, 0.001
 # and so on, as many as give the best a lower and a higher neighbor; two other values of a method's coefficient follow,
 # at the best rate (with cohorts of three, alpha = 0.05 or 0.1, and for FedDyn, FedACG, AdaBest and FedCM with one class
 # per client, as many as give the best neighbors in both). Settings with three seeds (GHB: four) were the best two of
@@ -59,7 +71,7 @@ def fields(federation: str) -> Fields:
     """Returns the fields of a federation of the stand-in, with FedAvg's rate if it was searched."""
     rates = RATES.get(federation, {})
     rate = Fields(client_lr=rates["fedavg"][1]) if "fedavg" in rates else Fields()
-    return CIFAR16 | FEDERATIONS[federation] | rate
+    return FEDERATIONS[federation] | rate
 
 
 def federation_of(column: Variation) -> str | None:
@@ -67,27 +79,35 @@ def federation_of(column: Variation) -> str | None:
     return next((name for name in FEDERATIONS if column.trend == fields(name)), None)
 
 
+def searched(run: Mapping[str, Any]) -> bool:
+    """Returns whether the algorithm and rate of a run, given its fields, were searched for its federation."""
+    own = run.get("algorithm"), run.get("client_lr")
+    of = lambda name: FEDERATIONS[name.removesuffix("_wsm")].items()
+    return any(own in best.values() and of(name) <= run.items() for name, best in RATES.items())
+
+
 def _overrides(
     columns: Iterable[Variation], rows: Iterable[Variation], variants: Iterable[Variation]
 ) -> tuple[Override, ...]:
     """Returns the overrides of a table's cells of the stand-in; columns with other data at trend scale are left alone.
 
-    Every cell has its searched algorithm and rate, and is absent without one. Read-outs have the windows of paper
-    scale, for which the stand-in has the rounds.
+    Every cell has its searched algorithm and rate, those of its variant if it was searched by itself, and is absent
+    without one. Read-outs on CIFAR-10 have the windows of paper scale, for which it has the rounds.
     """
     own = {column.name: name for column in columns if (name := federation_of(column)) is not None}
-    if not own:
-        return ()
     methods = tuple(rows)
     rates = [
-        Override(_rate(federation, row), rows=(row.name,), columns=(column,))
-        for column, federation in own.items()
+        Override(_rate(place, row), rows=(row.name,), columns=(name,), variants=only)
+        for name, federation in own.items()
+        for place, only in [(federation, ()), *((f"{federation}_{each.name}", (each.name,)) for each in variants)]
         for row in methods
+        if not only or place in RATES
     ]
+    long = tuple(name for name, federation in own.items() if not federation.startswith("fashion"))
     windows = [
-        Override(Variation(f"{variant.name}_own", read=variant.read), columns=tuple(own), variants=(variant.name,))
+        Override(Variation(f"{variant.name}_own", read=variant.read), columns=long, variants=(variant.name,))
         for variant in variants
-        if variant.read
+        if variant.read and long
     ]
     return (*rates, *windows)
 

@@ -13,6 +13,7 @@ from fedwin.analysis.intervals import Correction, Interval, mean_interval, p_val
 from fedwin.registry import parse
 
 from ..figures import factors, line, plane, stored
+from ..papers import standin
 from ..papers.claims import EVERY, SOME, WITHIN
 from ..papers.items import Analysis, Claim, Item
 from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
@@ -22,7 +23,7 @@ from .numbers import CHANCE_FACTOR, Position, Value
 
 # Fewer seeds give no verdict.
 LEAST_SEEDS = 5
-# Data sets of stand-ins on which no rates were searched: methods have those of the digits, or the paper's.
+# Data sets of stand-ins where rates were searched in few federations; in others they are the digits' or the paper's.
 UNSEARCHED = {"fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
 
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
@@ -348,7 +349,8 @@ def _incomparable(*numbers: Value) -> str:
         return f"{untrained.cell.row.title} at {100 * untrained.share:.1f} %, near chance"
     # Read-outs, wrappers and parameters of one method have its rate in common.
     methods = {parse(number.run.config().algorithm).name for number in numbers}
-    data = [parse(number.run.config().dataset).name for number in numbers if number.scale != "paper"]
+    given = [number.run for number in numbers if number.scale != "paper" and not standin.searched(number.run.fields)]
+    data = (parse(run.config().dataset).name for run in given)
     unsearched = next((UNSEARCHED[name] for name in data if name in UNSEARCHED), "")
     return f"rates were not searched on {unsearched}" if unsearched and len(methods) > 1 else ""
 

@@ -40,7 +40,7 @@ FLAGS, RECORD = "run.flags", "record.json"
 TARGET, EVERY, SPAN = 0.5, 20, 3
 # Least number of seeds, level of the test, and most seconds of a seed on two cores.
 SEEDS, LEVEL, SECONDS = 5, 0.01, 1800
-TASK = standin.CIFAR16 | standin.FEDERATIONS["alpha0"]
+TASK = standin.FEDERATIONS["alpha0"]
 # Fields that a method may not change: data, clients, cohorts, network, what it starts from, and the test examples.
 FIXED = {"model", "lora", "init_from", "fork_from", "attack", "eval_examples"}.union(
     options.DataOptions.__dataclass_fields__, options.ParticipationOptions.__dataclass_fields__

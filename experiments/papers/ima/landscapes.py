@@ -79,7 +79,7 @@ def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
 
 
 PANELS = {
-    "a": _of_column(settings.FMNIST_SHARDS),
+    "a": _of_column(settings.FMNIST_SHARDS, settings.SMALL_FASHION | {"partition": settings.SHARDS}),
     "b": _of_column(settings.FMNIST_DIRICHLET, settings.SMALL_FASHION | {"partition": settings.DIRICHLET}),
     "c": _of_column(settings.CNN_SHARDS),
     "d": _of_column(settings.CNN_DIRICHLET),

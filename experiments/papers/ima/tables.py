@@ -13,23 +13,13 @@ WITH_AND_WITHOUT = (
     # Read off the base run: an average that the clients never see.
     Variation("wima", "WIMA read-out", read="wima:window=50", trend_read="wima:window=20", ours=True),
 )
-ON_FASHION = ("fedavg", "fedadam")
-FEWER_METHODS = Override(
-    Variation("fewer", absent="on Fashion-MNIST only FedAvg and FedAdam fit into five minutes on two cores"),
-    rows=tuple(row.name for row in settings.METHODS if row.name not in ON_FASHION),
-    columns=(settings.FMNIST_SHARDS.name,),
-)
 
 TABLE1 = settings.item(
     name="ima/table1",
     rows=settings.METHODS,
     columns=settings.COLUMNS,
     variants=WITH_AND_WITHOUT,
-    overrides=(
-        *settings.SPECIAL,
-        *settings.before_adaptive_servers(WITH_AND_WITHOUT),
-        FEWER_METHODS,
-    ),
+    overrides=(*settings.SPECIAL, *settings.before_adaptive_servers(WITH_AND_WITHOUT)),
     table=("ima", "I"),
 )
 

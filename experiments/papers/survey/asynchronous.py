@@ -4,9 +4,8 @@ import dataclasses
 import pathlib
 
 from .. import standin
-from ..items import Item, Override, Variation
+from ..items import Item, Variation, of_cells, searched
 from ..measures import AfterSeconds
-from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
 from .cifar16 import IMA, WINDOWS
@@ -31,13 +30,6 @@ COLUMNS = tuple(
     for name, (title, partition) in PARTITIONS.items()
     for concurrency in CONCURRENCY
 )
-# (row, column) -> rate: the best of those that were tried, by the model's accuracy (%) on held-out examples.
-_BEST = best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "method", "column")
-RATES = {place: float(one["rate"]) for place, one in _BEST.items()}
-OF_RATES = tuple(
-    Override(Variation(f"{row}_{column}", paper=Fields(client_lr=rate)), rows=(row,), columns=(column,))
-    for (row, column), rate in RATES.items()
-)
 # Simulated seconds of a run with 200 clients at once, nearly: a server step of size s takes s / concurrency of them.
 SECONDS = 45.0
 
@@ -47,7 +39,8 @@ TABLE7 = Item(
     rows=ROWS,
     columns=COLUMNS,
     variants=(*WINDOWS, IMA),
-    overrides=OF_RATES,
+    # The best rates of those that were tried, by the model's accuracy (%) on held-out examples.
+    overrides=of_cells(searched(pathlib.Path(__file__).with_suffix(".csv"))),
     paired=True,
 )
 TABLE8 = dataclasses.replace(

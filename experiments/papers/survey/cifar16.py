@@ -9,6 +9,7 @@ from ..wima.settings import BASE
 METHODS = tuple(
     Variation(name, label, Fields(zip(("algorithm", "client_lr"), standin.RATES["alpha0"][name])))
     for name, label in standin.LABELS.items()
+    if name in standin.RATES["alpha0"]
 )
 WINDOWS = (
     Variation("base", "model"),

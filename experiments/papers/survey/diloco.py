@@ -4,9 +4,8 @@ import dataclasses
 import pathlib
 
 from ..ima.settings import averaging
-from ..items import Item, Override, Variation, columns
+from ..items import Item, Override, Variation, columns, of_cells, searched
 from ..measures import MeanLoss
-from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 
 # A character transformer of 0.06 M parameters, 4 workers with 9 or 10 plays each, H = 25 AdamW steps of 2 x 64
@@ -21,12 +20,9 @@ PLAYS = Fields.of(
 # inner rate, and in both where one rises and the other falls, until none that was tried is better: good settings lie on
 # a ridge, past whose edge models stay at 2.0 to 2.3 nats. Of these neighbors a few were not tried, most with twice the
 # inner rate, which was past the edge nearby. Those within 0.01 nats of the best have three seeds.
-_BEST = {
-    key: Fields(algorithm=line["algorithm"], client_lr=float(line["rate"]))
-    for key, line in best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "column", "row", by="loss").items()
-}
+_BEST = searched(pathlib.Path(__file__).with_suffix(".csv"), by="loss")
 # 5,000 inner steps a worker in every column: a round of H = 25 steps is the default.
-SETTINGS = tuple(column.merged(**_BEST[column.name, "base"]) for column in columns("diloco"))
+SETTINGS = tuple(column.merged(**_BEST["base", column.name]) for column in columns("diloco"))
 READOUTS = (
     *(Variation(f"wima{size}", f"WIMA, W = {size}", read=f"wima:window={size}") for size in (5, 10, 20, 50)),
     Variation("cosine20", "W = 20, weights of a cosine", read="wima:window=20,weights=cosine"),
@@ -62,7 +58,6 @@ OVERRIDES = tuple(
     for name, (_, cells) in _SINGLE.items()
     for setting in SETTINGS
 )
-BEST = tuple(Override(Variation(f"best_{'_'.join(key)}", paper=best), key[1:], key[:1]) for key, best in _BEST.items())
 MODEL = Variation("base", "last model")
 
 TABLE4 = Item(
@@ -70,7 +65,7 @@ TABLE4 = Item(
     base=Variation("plays", paper=PLAYS, measure=MeanLoss()),
     rows=(MODEL, *READOUTS, FED_BACK, DECAY, *SINGLE),
     columns=SETTINGS,
-    overrides=(*OVERRIDES, *BEST),
+    overrides=(*OVERRIDES, *of_cells(_BEST)),
     paired=True,
     seeds=(0, 1, 2, 3, 4),
 )
@@ -78,7 +73,7 @@ FIGURE2 = dataclasses.replace(
     TABLE4,
     name="survey/figure2",
     rows=(MODEL, *(row for row in READOUTS if row.name in ("wima20", "ema")), DECAY),
-    overrides=BEST,
+    overrides=of_cells(_BEST),
     paired=False,
     draw="curves",
 )

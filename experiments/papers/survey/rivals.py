@@ -1,15 +1,13 @@
 """Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB, MimeMom."""
 
-import itertools
 import pathlib
 
 from fedwin.data.long_tail import most_of_class
 from fedwin.data.sources.cifar_names import CIFAR10
 
 from .. import standin
-from ..items import Item, Override, Variation
+from ..items import Item, Override, Variation, of_cells, searched
 from ..measures import MeanLast
-from ..remarks import best_of, lines_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
 from .cifar16 import WINDOWS
@@ -51,20 +49,9 @@ CLASSES = tuple(
     for number, name in enumerate(CIFAR10)
 )
 # The best of those that were tried, by the model's accuracy (%) on held-out examples.
-_BEST = best_of(lines_of(pathlib.Path(__file__).with_suffix(".csv")), "method", "column")
-SETTINGS = {place: Fields.of(one["flags"]) | Fields(client_lr=float(one["rate"])) for place, one in _BEST.items()}
-
-
-def _searched(columns: tuple[Variation, ...], searched: str = "") -> tuple[Override, ...]:
-    """Returns the settings of each method in each column: those searched for it, or for all of them in `searched`."""
-    found = []
-    for row, column in itertools.product(ROWS, columns):
-        fields = SETTINGS.get((row.name, searched or column.name))
-        absent = "" if fields else "no rate was searched"
-        own = Variation(f"{row.name}_{column.name}", paper=fields or Fields(), absent=absent)
-        found.append(Override(own, rows=(row.name,), columns=(column.name,)))
-    return tuple(found)
-
+SETTINGS = searched(pathlib.Path(__file__).with_suffix(".csv"))
+# The parts of the long tail are of the same runs.
+OF_TAIL = tuple(Override(Variation("tail", paper=SETTINGS[row.name, "tail"]), rows=(row.name,)) for row in ROWS)
 
 TABLE9 = Item(
     name="survey/table9",
@@ -72,7 +59,7 @@ TABLE9 = Item(
     rows=ROWS,
     columns=COLUMNS,
     variants=WINDOWS,
-    overrides=_searched(COLUMNS),
+    overrides=of_cells(SETTINGS),
     paired=True,
 )
 TABLE10 = Item(
@@ -81,7 +68,7 @@ TABLE10 = Item(
     rows=ROWS,
     columns=PARTS,
     variants=WINDOWS,
-    overrides=_searched(PARTS, "tail"),
+    overrides=OF_TAIL,
     paired=True,
 )
 TABLE11 = Item(
@@ -90,7 +77,7 @@ TABLE11 = Item(
     rows=ROWS,
     columns=CLASSES,
     variants=tuple(variant for variant in WINDOWS if variant.name in ("base", "wima100")),
-    overrides=_searched(CLASSES, "tail"),
+    overrides=OF_TAIL,
 )
 
 # What a window remembers of an attack that has ended, and of labels that have changed.

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from .. import standin
 from ..items import Variation
 from ..trajectories import Fields
 from . import settings
@@ -22,13 +23,13 @@ TWENTY = {"num_clients": 20, "clients_per_round": 2}
 
 def _of_twenty(column: Variation) -> Variation:
     keys = tuple((name, text.replace("K=100", "K=20")) for name, text in column.printed)
-    trend = None if column.trend is None else column.trend | TWENTY
+    trend = None if column.trend is None else standin.fields("fashion_20")
     return dataclasses.replace(column, paper=column.paper | TWENTY, trend=trend, printed=keys)
 
 
 def _method(name: str, label: str, algorithm: str, rate: float) -> Variation:
     keys = (("algorithm", label), ("variant", f"lr={rate:g}"))
-    return Variation(name, label, Fields(algorithm=algorithm, client_lr=rate), Fields(client_lr=0.1), printed=keys)
+    return Variation(name, label, Fields(algorithm=algorithm, client_lr=rate), printed=keys)
 
 
 TABLE3_2 = settings.item(
