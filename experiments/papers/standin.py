@@ -39,7 +39,8 @@ FEDERATIONS = {
 } | {
     "fashion_alpha0": FASHION | Fields(partition="dirichlet:alpha=0"),
     "fashion_alpha005": FASHION | Fields(partition="dirichlet:alpha=0.05"),
-    # With IMA's momentum and decays; with WSM's skew and local epochs (fashion_20_wsm: and its loss).
+    # With IMA's momentum and decays, and with WSM's skew and local epochs. Rates that were searched with a variant of
+    # these tables, IMA or WSM itself, are those of fashion_shards_ima and fashion_20_wsm.
     "fashion_shards": FASHION | Fields(partition="shards:per_client=2", local_epochs=1),
     "fashion_20": FASHION | Fields.of("num_clients=20 clients_per_round=2 num_rounds=60 batch_size=64 augment=none"),
 }
@@ -82,7 +83,7 @@ def federation_of(column: Variation) -> str | None:
 def searched(run: Mapping[str, Any]) -> bool:
     """Returns whether the algorithm and rate of a run, given its fields, were searched for its federation."""
     own = run.get("algorithm"), run.get("client_lr")
-    of = lambda name: FEDERATIONS[name.removesuffix("_wsm")].items()
+    of = lambda name: FEDERATIONS[name if name in FEDERATIONS else name.rpartition("_")[0]].items()
     return any(own in best.values() and of(name) <= run.items() for name, best in RATES.items())
 
 
