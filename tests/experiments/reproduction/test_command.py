@@ -74,7 +74,7 @@ def test_the_first_line_says_what_is_stored_and_a_dry_run_lists_it(seeds, part, 
     table = item("wima/table4")
     monkeypatch.setattr(command, "run_table", lambda directories, request: f"{len(directories)} runs")
     command.execute(Request(out_dir=tmp_path, dry_run=True, seeds=seeds), [table], {table.name: table.cells("trend")})
-    line = rf"stored results of [-\d to]+{part}; --afresh trains \(about \d+ min\)\n2 runs\n"
+    line = rf"stored results of [-\d to]+{part}; --afresh trains \(about \d+ (min|s)\)\n2 runs\n"
     assert re.fullmatch(line, capsys.readouterr().out)
 
 
