@@ -80,7 +80,7 @@ def federation_of(column: Variation) -> str | None:
     return next((name for name in FEDERATIONS if column.trend == fields(name)), None)
 
 
-def searched(run: Mapping[str, Any]) -> bool:
+def has_searched_rate(run: Mapping[str, Any]) -> bool:
     """Returns whether the algorithm and rate of a run, given its fields, were searched for its federation."""
     own = run.get("algorithm"), run.get("client_lr")
     of = lambda name: FEDERATIONS[name if name in FEDERATIONS else name.rpartition("_")[0]].items()

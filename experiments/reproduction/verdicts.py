@@ -349,8 +349,8 @@ def _incomparable(*numbers: Value) -> str:
         return f"{untrained.cell.row.title} at {100 * untrained.share:.1f} %, near chance"
     # Read-outs, wrappers and parameters of one method have its rate in common.
     methods = {parse(number.run.config().algorithm).name for number in numbers}
-    given = [number.run for number in numbers if number.scale != "paper" and not standin.searched(number.run.fields)]
-    data = (parse(run.config().dataset).name for run in given)
+    runs = (number.run for number in numbers if number.scale != "paper")
+    data = (parse(run.config().dataset).name for run in runs if not standin.has_searched_rate(run.fields))
     unsearched = next((UNSEARCHED[name] for name in data if name in UNSEARCHED), "")
     return f"rates were not searched on {unsearched}" if unsearched and len(methods) > 1 else ""
 

@@ -44,7 +44,7 @@ CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", FASHION)
 # Of SHAKESPEARE tokens are counted as FedJAX does, which the paper's code base reports.
 PAM, FEMNIST, SHAKESPEARE, LANDMARKS = columns("wima")
 
-# Rates at trend scale come from a coarse search on the digits where the stand-in has no own.
+# Rates at trend scale come from a coarse search on the digits, where a stand-in has none of its own.
 METHODS = methods("wima")
 
 WINDOW = "wima:window=100"

@@ -1,4 +1,4 @@
-"""The stand-in of CIFAR-10: every cell has its own searched rate or is absent, and tables share their runs."""
+"""The stand-ins with searched rates: every cell has its own searched rate or is absent, and tables share their runs."""
 
 import pytest
 
@@ -26,7 +26,8 @@ def test_no_cell_has_the_rate_of_another_federation_or_method():
                     place = f"{where}_{cell.variant.name}"
                     own = standin.RATES[place if place in standin.RATES else where][cell.row.name]
                     assert (fields["algorithm"], fields["client_lr"]) == own, (table.name, cell.position)
-                    assert standin.searched(fields) and not standin.searched(fields | {"client_lr": 0.7})
+                    assert standin.has_searched_rate(fields)
+                    assert not standin.has_searched_rate(fields | {"client_lr": 0.7})
                     found.add((where, table.name.partition("/")[0]))
                 else:
                     central = fields.get("num_clients") == 1
