@@ -16,7 +16,7 @@ from . import probing, style
 KIND = "line"
 # Range and number of points; the models are at 0 and 1.
 BEGIN, END, POINTS = -0.5, 1.5, 41
-# Looks of the curves.
+# Split of the examples -> look of its curve.
 LOOKS: dict[str, dict[str, str]] = {
     "train": {"color": "0.6", "linestyle": "--", "marker": "s"},
     "test": {"color": "0.15", "linestyle": "-", "marker": "o"},
@@ -29,7 +29,6 @@ def compute(
     ends: Mapping[str, Any],
     s: Sequence[float] | None = None,
     *,
-    splits: Sequence[str] = probing.SPLITS,
     count: int = 0,
 ) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
@@ -42,13 +41,13 @@ def compute(
       UserError: not two models, or two of different networks.
     """
     if len(ends) != 2:
-        raise UserError(f"line: {len(ends)} model(s); exactly two are needed.")
+        raise UserError(f"line: {len(ends)} model(s); name two.")
     places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
-    evaluate, batches = probing.probe(trained, splits, count)
+    evaluate, batches = probing.probe(trained, tuple(LOOKS), count)
     rows = np.stack([1 - places, places], 1)
     metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches)
-    names = ("loss", main_metric(metrics[splits[0]]))
-    curves = {split: {name: style.plain(metrics[split][name]) for name in names} for split in splits}
+    names = ("loss", main_metric(metrics["train"]))
+    curves = {split: {name: style.plain(metrics[split][name]) for name in names} for split in LOOKS}
     distance = float(np.linalg.norm(np.subtract(*(analysis.vector(model) for model in ends.values()))))
     return {"kind": KIND, "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}
 

@@ -13,6 +13,8 @@ from fedwin.runs.load import TrainedModel
 from . import probing, style
 
 KIND = "plane"
+# The split of the examples.
+SPLIT = "test"
 # Contours end at this quantile: otherwise distant corners of the plane would take up most colors.
 HIGHEST_SHOWN = 0.9
 LEVELS = 16
@@ -27,19 +29,15 @@ def compute(
     further: Mapping[str, Any] | None = None,
     *,
     points: int = 21,
-    margin: float = 0.2,
-    mean: bool = True,
-    split: str = "test",
     count: int = 0,
 ) -> dict[str, Any]:
-    """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
+    """Returns loss and error on a grid, at the models, at their mean and at others that are projected onto the plane.
 
     All points are evaluated in one compiled program and one dispatch.
 
     Args:
       corners: label -> Variables of the three models that span the plane.
       further: label -> Variables of other models.
-      mean: whether to evaluate the mean of the three models, too.
 
     Raises:
       UserError: not three models, or models that are collinear or not finite, or labels without an error rate.
@@ -50,36 +48,33 @@ def compute(
         raise UserError(f"plane: {len(corners)} model(s); exactly three are needed.")
     further = dict(further or {})
     through = analysis.plane(*corners.values())
-    a, b = analysis.grid(through, margin, points)
+    a, b = analysis.grid(through, points=points)
     # As in `analysis.point`.
     third = np.repeat(b, len(a)) / through.b3
     second = (np.tile(a, len(b)) - third * through.a3) / through.a2
-    rows = [*np.stack([1 - second - third, second, third], 1), *np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
+    rows = [*np.stack([1 - second - third, second, third], 1), *np.eye(3), np.full(3, 1 / 3)]
     in_plane = np.pad(rows, ((0, 0), (0, len(further))))
     coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
-    evaluate, batches = probing.probe(trained, [split], count)
+    evaluate, batches = probing.probe(trained, [SPLIT], count)
     models = [*corners.values(), *further.values()]
-    metrics = analysis.mixtures(models, coefficients, evaluate, batches)[split]
+    metrics = analysis.mixtures(models, coefficients, evaluate, batches)[SPLIT]
     metrics = {**metrics, "error": 1 - metrics["accuracy"]}
     size = len(a) * len(b)
     surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
     marks = [
         mark | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
-        for number, mark in enumerate(_places(through, list(corners), further, mean))
+        for number, mark in enumerate(_places(through, list(corners), further))
     ]
-    sizes = {"examples": int(batches[split]["mask"].sum()), "evaluations": len(coefficients)}
+    sizes = {"examples": int(batches[SPLIT]["mask"].sum()), "evaluations": len(coefficients)}
     axes = {"a": a.tolist(), "b": b.tolist()}
-    return {"kind": KIND, "split": split, **sizes, **axes, **surface, "points": marks}
+    return {"kind": KIND, "split": SPLIT, **sizes, **axes, **surface, "points": marks}
 
 
-def _places(
-    through: analysis.Plane, corners: list[str], further: Mapping[str, Any], mean: bool
-) -> list[dict[str, Any]]:
+def _places(through: analysis.Plane, corners: list[str], further: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns label, role, coordinates and residual of the models, in the order of their evaluation."""
     coordinates = analysis.corners(through)
     places = [(label, "corner", *at, 0.0) for label, at in zip(corners, coordinates)]
-    if mean:
-        places.append(("mean of the three", "mean", *coordinates.mean(0), 0.0))
+    places.append(("mean of the three", "mean", *coordinates.mean(0), 0.0))
     places += [(label, "further", *analysis.place(through, model)) for label, model in further.items()]
     return [
         {"label": label, "role": role, "a": float(a), "b": float(b), "residual": residual}

@@ -15,7 +15,6 @@ from fedwin.engine.client_evaluation import EVALUATED
 from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel
 
-SPLITS = ("train", "test")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,7 +61,7 @@ def of_clients(trained: TrainedModel, ids, later: int = 0, held_out=False, **whi
     return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
 
 
-def probe(trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0) -> tuple[Callable, dict[str, Any]]:
+def probe(trained: TrainedModel, splits: Sequence[str], count: int = 0) -> tuple[Callable, dict[str, Any]]:
     """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> metrics."""
     dataset = trained.prepared.dataset
     batches, probes = {}, {}

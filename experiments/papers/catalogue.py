@@ -34,11 +34,7 @@ def catalogue() -> dict[str, AnyItem]:
 
 
 def item(name: str) -> AnyItem:
-    """Returns a table or figure.
-
-    Raises:
-      UserError: no item has this name.
-    """
+    """Returns a table or figure; raises UserError if no item has this name."""
     items = catalogue()
     if name not in items:
         raise UserError(f"unknown table or figure '{name}'.{nearest(name, items)} `fedwin reproduce --list` shows all.")

@@ -11,22 +11,14 @@ from .items import AnyItem, Cell, Item
 
 
 def table_of(item: AnyItem) -> Item:
-    """Returns an item that has rows and columns.
-
-    Raises:
-      UserError: it has none.
-    """
+    """Returns an item that has rows and columns; raises UserError if it has none."""
     if not isinstance(item, Item):
         raise UserError(f"{item.name} has no rows and columns; name a table, such as wima/table2.")
     return item
 
 
 def cell_of(item: AnyItem, row: str, column: str, variant: str = "", scale: str = "paper") -> Cell:
-    """Returns a cell; an empty name stands for the first of its axis.
-
-    Raises:
-      UserError: there is no such cell.
-    """
+    """Returns a cell; an empty name stands for the first of its axis; raises UserError if there is no such cell."""
     table = table_of(item)
     chosen = (row, column, variant)
     axes = (("row", table.rows), ("column", table.columns), ("variant", table.variants))

@@ -48,11 +48,7 @@ def _lines() -> list[dict[str, str]]:
 
 
 def claims_of(item: str, titles: Mapping[str, Mapping[str, str]]) -> tuple[Claim, ...]:
-    """Returns the claims about a table or figure.
-
-    Args:
-      titles: axis -> name -> title.
-    """
+    """Returns the claims about a table or figure; `titles` are axis -> name -> title."""
     return tuple(claim for line in _lines() if item in line["items"].split() for claim in _claims(line, titles))
 
 

@@ -428,9 +428,5 @@ AnyItem = Item | Analysis | Sketch
 
 
 def file_stem(item: AnyItem) -> str:
-    """Returns the name of an item's files, without their suffix.
-
-    >>> file_stem(Sketch("ghb/figure5", ""))
-    'ghb_figure5'
-    """
+    """Returns the name of an item's files, without their suffix."""
     return item.name.replace("/", "_")

@@ -69,11 +69,7 @@ class Measure:
     trend: float = 0.0
 
     def value(self, curve: Curve, other: Curve | None, scale: str) -> float | None:
-        """Returns the number of one seed; None if it is undefined.
-
-        Args:
-          other: curve of the reference run's model, same seed.
-        """
+        """Returns the number of one seed, None if undefined; `other` is the curve of the reference run's model."""
         raise NotImplementedError
 
     def constant(self, algorithm: str) -> float | None:

@@ -78,11 +78,7 @@ def _printed(table: Item, cell: Cell, rows: set[str]) -> list[str]:
 
 
 def checked(name: str) -> str:
-    """Returns the name of a preset, given with or without the suffix of a file.
-
-    Raises:
-      UserError: there is none.
-    """
+    """Returns the name of a preset, given with or without the suffix of a file; raises UserError if there is none."""
     known = names()
     if name.removesuffix(".flags") not in known:
         hint = nearest(pathlib.Path(name).stem, known)

@@ -8,8 +8,6 @@ import functools
 import pathlib
 from typing import NamedTuple
 
-from fedwin.errors import UserError
-
 from .remarks import lines_of
 
 FOLDER = pathlib.Path(__file__).parent / "printed"
@@ -19,12 +17,7 @@ KEY = ("paper", "table", "dataset", "partition", "model", "algorithm", "variant"
 
 
 class Printed(NamedTuple):
-    """One printed number.
-
-    Attributes:
-      value: as text: '64.37', 'N/A', 'NaN' or 'not_reached'.
-      std: its standard deviation as text; empty: none is printed.
-    """
+    """One printed number as text, or 'N/A', 'NaN', 'not_reached', and its standard deviation; '': none is printed."""
 
     value: str
     std: str
@@ -45,19 +38,9 @@ class Printed(NamedTuple):
 
 @functools.cache
 def printed() -> dict[tuple[str, ...], Printed]:
-    """Returns values of KEY -> printed number, of all tables.
-
-    Raises:
-      UserError: a file contains a cell twice.
-    """
-    cells: dict[tuple[str, ...], Printed] = {}
-    for path in sorted(FOLDER.glob("*.csv")):
-        for row in lines_of(path):
-            key = tuple(row[name] for name in KEY)
-            if key in cells:
-                raise UserError(f"{path.name}: the cell {key} appears twice; remove one.")
-            cells[key] = Printed(row["value"], row["std"])
-    return cells
+    """Returns values of KEY -> printed number, of all tables."""
+    rows = [row for path in sorted(FOLDER.glob("*.csv")) for row in lines_of(path)]
+    return {tuple(row[name] for name in KEY): Printed(row["value"], row["std"]) for row in rows}
 
 
 def of_table(paper: str, table: str) -> dict[tuple[str, ...], Printed]:

@@ -120,11 +120,7 @@ def item(
     overrides: tuple[Override, ...] = (),
     **about: Any,
 ) -> Item:
-    """Returns an Item whose cells of the stand-in have their searched algorithms and rates.
-
-    Args:
-      overrides: changes that precede those of the stand-in.
-    """
+    """Returns an Item whose cells of the stand-in have searched algorithms and rates, which `overrides` precede."""
     own = (*overrides, *_overrides(columns, rows, variants))
     text = described(columns, rows)
     return Item(rows=rows, columns=columns, variants=variants, overrides=own, cifar16=text, **about)

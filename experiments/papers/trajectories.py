@@ -51,11 +51,7 @@ class Fields(dict):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of another trajectory, which a trajectory starts from.
-
-    Attributes:
-      part: None for a fork (--fork_from); otherwise a warm start with these parameters alone (--init_from).
-    """
+    """A checkpoint of another run to start from: a fork or, with a `part`, a warm start with its parameters alone."""
 
     run: "Run"
     round: int

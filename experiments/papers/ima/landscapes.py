@@ -16,53 +16,29 @@ CROSS_SILO_HALF = Variation(
     paper=CROSS_SILO.paper | {"num_rounds": 200},
     trend=(CROSS_SILO.trend or Fields()) | {"num_rounds": 60},
 )
-# Shares of the rounds.
-STAGES = {"early": 0.05, "middle": 0.5, "late": 1.0}
-# With `clients`, models of that many clients of the next round define the plane; without it, three checkpoints do.
-CHECKPOINTS = Fields(split="test", points=21, margin=0.2)
-CLIENTS = CHECKPOINTS | {"clients": 3}
-COARSE = {"points": 15}
+# Shares of the rounds: early, in the middle and late.
+STAGES = (0.05, 0.5, 1.0)
 
 
-def _through_clients(panel: str, base: Variation, stage: str) -> Analysis:
-    """Returns the plane through three clients' models of one round."""
+def _plane(
+    panel: str, base: Variation = settings.PLAIN, run: Variation = settings.FEDAVG, clients: int = 0, **more: Any
+) -> Analysis:
+    """Returns the plane through models of some clients of the next round or, without any, through three checkpoints."""
+    name, options = f"ima/figure{panel}", Fields(clients=clients) if clients else Fields()
+    coarse = options | {"points": 15}
     return settings.analysis(
-        name=f"ima/figure{panel}",
-        kind="plane",
-        base=base,
-        runs=(settings.FEDAVG,),
-        at=(STAGES[stage],),
-        options=CLIENTS,
-        trend_options=CLIENTS | COARSE,
-    )
-
-
-def _through_checkpoints(panel: str, **more: Any) -> Analysis:
-    """Returns the plane through three global models of one run."""
-    return settings.analysis(
-        name=f"ima/figure{panel}",
-        kind="plane",
-        base=settings.PLAIN,
-        options=CHECKPOINTS,
-        trend_options=CHECKPOINTS | COARSE,
-        **more,
+        name=name, kind="plane", base=base, runs=(run,), options=options, trend_options=coarse, **more
     )
 
 
 # Figures 1 and 8: the same plane at three stages; 10 clients that all take part in Figure 8.
-FIGURE1 = tuple(
-    _through_clients(f"1{panel}", settings.PLAIN, stage) for panel, stage in zip("abc", STAGES, strict=True)
+FIGURE1, FIGURE8 = (
+    tuple(_plane(f"{number}{panel}", base, clients=3, at=(at,)) for panel, at in zip("abc", STAGES, strict=True))
+    for number, base in ((1, settings.PLAIN), (8, CROSS_SILO_HALF))
 )
-FIGURE8 = tuple(
-    _through_clients(f"8{panel}", CROSS_SILO_HALF, stage) for panel, stage in zip("abc", STAGES, strict=True)
-)
-FIGURE1D = _through_checkpoints(
-    "1d",
-    # Forked, so that the run that other figures need keeps checkpoints of few rounds.
-    runs=(Variation("fedavg", "FedAvg", fork=0.7),),
-    ends=(2, 1),
-)
-FIGURE9 = _through_checkpoints("9", runs=(settings.FEDAVG,), at=tuple(STAGES.values()))
+# Forked, so that the run that other figures need keeps checkpoints of few rounds.
+FIGURE1D = _plane("1d", run=Variation("fedavg", "FedAvg", fork=0.7), ends=(2, 1))
+FIGURE9 = _plane("9", at=STAGES)
 
 # Figure 10: the same plane on six columns of Table I.
 # A residual network with GroupNorm that two cores can train.
@@ -86,7 +62,7 @@ PANELS = {
     "e": _of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}),
     "f": _of_column(settings.RESNET_DIRICHLET, RESIDUAL | {"partition": settings.DIRICHLET + settings.FEW}),
 }
-FIGURE10 = tuple(_through_clients(f"10{panel}", base, "late") for panel, base in PANELS.items())
+FIGURE10 = tuple(_plane(f"10{panel}", base, clients=3) for panel, base in PANELS.items())
 
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.

@@ -17,13 +17,10 @@ FEDERATION = standin.CIFAR16 | Fields.of(
 )
 ROWS = (
     *(Variation(name, standin.LABELS[name]) for name in ("fedavg", "fedhbm", "ghb", "mime_momentum")),
-    Variation("mofedsam", "MoFedSAM"),
-    Variation("fedsmoo", "FedSMOO"),
-    Variation("fedlesam", "FedLESAM"),
-    Variation("moon", "MOON"),
-    Variation("fedntd", "FedNTD"),
-    Variation("fedlc", "FedLC"),
-    Variation("feddecorr", "FedDecorr"),
+    *(
+        Variation(label.lower(), label)
+        for label in ("MoFedSAM", "FedSMOO", "FedLESAM", "MOON", "FedNTD", "FedLC", "FedDecorr")
+    ),
     Variation("fedmuon_bc", "FedMuon, corrected"),
 )
 COLUMNS = (

@@ -9,7 +9,7 @@ from . import settings, tables
 
 WITH_AND_WITHOUT = (
     Variation("base", "model"),
-    Variation("wima", "WIMA", read=settings.WINDOW, trend_read=settings.TREND_WINDOW),
+    settings.windowed("wima", "WIMA"),
 )
 
 # Figure 1

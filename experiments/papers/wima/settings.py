@@ -1,6 +1,7 @@
 """Settings shared by the WIMA paper's tables and figures: data sets, networks, methods and their grids."""
 
 import functools
+from typing import Any
 
 from .. import standin
 from ..items import Variation, columns, methods, printed_at
@@ -47,6 +48,13 @@ PAM, FEMNIST, SHAKESPEARE, LANDMARKS = columns("wima")
 # Rates at trend scale come from a coarse search on the digits, where a stand-in has none of its own.
 METHODS = methods("wima")
 
-WINDOW = "wima:window=100"
-# Of the runs of 100 rounds; those of the stand-in of CIFAR-10 are long enough for the paper's.
-TREND_WINDOW = "wima:window=20"
+
+def windowed(
+    name: str, label: str, *printed: tuple[str, str], size: int = 100, small: int = 20, more: str = "", **about: Any
+) -> Variation:
+    """Returns a variant that is read through a window, at trend scale through a small one.
+
+    Of runs of 100 rounds: those of the stand-in of CIFAR-10 are long enough for the paper's.
+    """
+    read, trend_read = f"wima:window={size}{more}", f"wima:window={small}{more}"
+    return Variation(name, label, printed=printed, read=read, trend_read=trend_read, **about)

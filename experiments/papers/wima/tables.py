@@ -19,17 +19,8 @@ TABLE2_COLUMNS = (
 )
 TABLE2_VARIANTS = (
     Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
-    Variation(
-        "wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=settings.WINDOW, trend_read=settings.TREND_WINDOW
-    ),
-    Variation(
-        "gain",
-        "gain",
-        printed=(WITH_WINDOW, ("metric", "printed_gain_pp")),
-        read=settings.WINDOW,
-        trend_read=settings.TREND_WINDOW,
-        measure=Gain(),
-    ),
+    settings.windowed("wima", "+ WIMA", WITH_WINDOW, ACCURACY),
+    settings.windowed("gain", "gain", WITH_WINDOW, ("metric", "printed_gain_pp"), measure=Gain()),
 )
 
 TABLE2 = settings.item(
@@ -47,13 +38,7 @@ TABLE3 = settings.item(
     columns=(settings.LANDMARKS,),
     variants=(
         Variation("base", printed=(("variant", "base"), ACCURACY)),
-        Variation(
-            "wima",
-            "+ WIMA",
-            printed=(("variant", "+wima_W370"), ACCURACY),
-            read="wima:window=370",
-            trend_read="wima:window=20",
-        ),
+        settings.windowed("wima", "+ WIMA", ("variant", "+wima_W370"), ACCURACY, size=370),
     ),
     table=("wima", "3"),
 )
@@ -63,13 +48,7 @@ TABLE3 = settings.item(
 WINDOWS = {5: 2, 10: 5, 50: 10, 100: 20, 200: 40}
 TABLE4_COLUMNS = (settings.CIFAR10_0, settings.CIFAR100_0)
 TABLE4_VARIANTS = tuple(
-    Variation(
-        f"w{size}",
-        f"W = {size}",
-        printed=(("variant", f"+wima_W{size}"), ACCURACY),
-        read=f"wima:window={size}",
-        trend_read=f"wima:window={small}",
-    )
+    settings.windowed(f"w{size}", f"W = {size}", ("variant", f"+wima_W{size}"), ACCURACY, size=size, small=small)
     for size, small in WINDOWS.items()
 )
 
@@ -86,13 +65,7 @@ TABLE4 = settings.item(
 def _part(part: str, printed: str) -> Variation:
     """Returns the variant that averages a part of the parameters."""
     choice = "" if part == "all" else f",part={part}"
-    return Variation(
-        part,
-        part,
-        printed=(("variant", f"+wima_W100_{printed}_B20"), ACCURACY),
-        read=f"wima:window=100{choice}",
-        trend_read=f"wima:window=20{choice}",
-    )
+    return settings.windowed(part, part, ("variant", f"+wima_W100_{printed}_B20"), ACCURACY, more=choice)
 
 
 TABLE5_ROWS = (settings.METHODS[0].merged(batch_size=20),)
