@@ -10,8 +10,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
-from collections.abc import Iterable
 
 from absl import flags
 
@@ -27,8 +25,6 @@ NEEDED = (
     *("vl_convert", "dp_accounting"),
 )
 CONFIGURATION = pathlib.Path(staging.__file__).parent
-# Seconds between two lines of progress where these do not replace each other.
-PAUSE = 10.0
 
 
 def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
@@ -39,28 +35,15 @@ def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
     """
     folder = pathlib.Path(folder).resolve()
     staging.stage(folder)
-    options = ["-W", "--keep-going", "-Nb", "html", "-c", str(CONFIGURATION), "-d", str(folder / "doctrees")]
+    options = ["-W", "--keep-going", "-b", "html", "-c", str(CONFIGURATION), "-d", str(folder / "doctrees")]
     # The gallery trains in this process: its runs belong beside its pages, whatever the user's variables say.
     paths = [str(staging.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "MPLBACKEND": "agg"}
     command = [sys.executable, "-m", "sphinx", *options, "-D", f"plot_gallery={int(gallery)}"]
     command += [str(folder / "source"), str(folder / "html")]
-    with subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True) as sphinx:
-        show_progress(sphinx.stdout or ())
+    status = subprocess.run(command, env=environment, cwd=folder).returncode
     staging.write(folder / "html" / staging.VIEWER, view.results_page())
-    return sphinx.returncode
-
-
-def show_progress(lines: Iterable[str]) -> None:
-    """Prints what Sphinx does: on a terminal in one line that changes, elsewhere in a line every PAUSE seconds."""
-    start, shown, terminal = time.monotonic(), -PAUSE, sys.stdout.isatty()
-    for line in map(str.strip, lines):
-        seconds = time.monotonic() - start
-        if line and (terminal or seconds - shown >= PAUSE):
-            print(f"{seconds:4.0f} s  {line[:90]:<90}", end="\r" if terminal else "\n", flush=True)
-            shown = seconds
-    if terminal:
-        print()
+    return status
 
 
 def define_flags() -> dict[str, list[str]]:

@@ -105,13 +105,6 @@ def test_an_example_of_the_gallery_draws(path, tmp_path, monkeypatch):
     assert drawn and any(axis.has_data() for axis in drawn[-1].axes)
 
 
-def test_progress_is_a_line_every_few_seconds(monkeypatch, capsys):
-    times = iter([0.0, 1.0, 2.0, 11.5])
-    monkeypatch.setattr(docs.time, "monotonic", lambda: next(times))
-    docs.show_progress(["reading\n", "more\n", "writing\n"])
-    assert capsys.readouterr().out.split() == ["1", "s", "reading", "12", "s", "writing"]
-
-
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     """A link that leads nowhere, a missing reference or a page that no table of contents has is an error."""
