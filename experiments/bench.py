@@ -98,11 +98,7 @@ def chosen(name: str, available: Iterable[str]) -> list[str]:
 
 
 def chosen_cases(options) -> list[Case]:
-    """Returns the cases of --cases with the cohorts of --cohort and --quick.
-
-    Raises:
-      UserError: an unknown case, or a cohort that cannot be read, is not measured or does not fit.
-    """
+    """Returns the cases of --cases with the cohorts of --cohort and --quick; raises UserError for an unusable one."""
     names = chosen("cases", (*CASES, *GROUPS)) or (ACCELERATOR if options.device == "gpu" else OWN)
     names = list(dict.fromkeys(each for name in names for each in GROUPS.get(name, [name])))
     cases = {name: scaled(CASES[name], TINY) if options.quick else CASES[name] for name in names}
@@ -130,11 +126,7 @@ def peers_of(case: Case, options) -> list[str]:
 
 
 def check(options, cases: Iterable[Case]) -> None:
-    """Checks the flags before anything is started.
-
-    Raises:
-      UserError: a number out of range, an idle contestant, a missing interpreter or GPU, or an unusable file.
-    """
+    """Raises UserError for a number out of range, an idle contestant, a missing interpreter or GPU, or a bad --json."""
     if options.quick or for_accelerators(options):
         reason = "with --quick" if options.quick else "with --cases=accelerator"
         unused.refuse(["turns", "turn_seconds", "case_seconds"], f"{reason}, which has its own")
@@ -232,11 +224,7 @@ def with_file(case: Case, folder: pathlib.Path) -> Case:
 
 
 def measure(case: Case, options, python_torch: str, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
-    """Times a case; returns a record per contestant.
-
-    Raises:
-      UserError: fedwin itself could not train it.
-    """
+    """Times a case; returns a record per contestant; raises UserError if fedwin itself could not train it."""
     say(f"{case.name}: {case}")
     with tempfile.TemporaryDirectory() as folder:
         runners = contestants(with_file(case, pathlib.Path(folder)), options, python_torch)

@@ -33,11 +33,7 @@ class Effort(NamedTuple):
 
 
 class Contestant(NamedTuple):
-    """A process to time.
-
-    Attributes:
-      request: its first line of input.
-    """
+    """A process to time; `request` is its first line of input."""
 
     label: str
     command: list[str]
@@ -100,23 +96,14 @@ class Process:
 
 @dataclasses.dataclass
 class Timing:
-    """Measurements of a contestant.
-
-    Attributes:
-      seconds: per round, one value per turn.
-      memory: the most bytes that the contestant has used.
-    """
+    """Measurements of a contestant: seconds per round, one for each turn, and the most bytes that it has used."""
 
     version: str
     seconds: list[float] = dataclasses.field(default_factory=list)
     memory: int = 0
 
     def summary(self, first: "Timing") -> dict[str, Any]:
-        """Returns the numbers for a table: milliseconds of a round, and how many times the first contestant's time.
-
-        Args:
-          first: timing of the first contestant; the ratio is the median over turns.
-        """
+        """Returns a table's numbers: milliseconds of a round, and the median ratio to the first contestant's."""
         quartiles = self.seconds * 2 if len(self.seconds) < 2 else self.seconds
         low, median, high = statistics.quantiles(quartiles, n=4, method="inclusive")
         ratio = statistics.median(a / b for a, b in zip(self.seconds, first.seconds))
@@ -129,10 +116,7 @@ class Timing:
 def take_turns(
     contestants: Iterable[Contestant], effort: Effort, say: Callable[[str], None]
 ) -> tuple[dict[str, Timing], dict[str, str]]:
-    """Starts contestants, lets each compile, and times them in turns.
-
-    Args:
-      contestants: contestants to time; one that fails is left out.
+    """Starts contestants, lets each compile, and times them in turns; those that fail are left out.
 
     Returns:
       (label -> Timing, label -> reason of those that were left out).

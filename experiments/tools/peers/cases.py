@@ -89,11 +89,7 @@ PUBLISHED = tuple(name for name in CASES if name not in OWN)
 
 
 def scaled(case: Case, text: str) -> Case:
-    """Returns the case with equal clients and the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch.
-
-    Raises:
-      ValueError: the text has another form.
-    """
+    """Returns the case with equal clients and a cohort CLIENTSxSTEPSxBATCH, in one epoch; ValueError if unreadable."""
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")

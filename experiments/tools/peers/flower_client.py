@@ -15,12 +15,7 @@ def _examples(fields: str):
 
 
 class Client(NumPyClient):
-    """One client of a case.
-
-    Args:
-      fields: the request, as JSON.
-      number: which client.
-    """
+    """One client of a case, by the request as JSON and the client's number."""
 
     def __init__(self, fields: str, number: int):
         torch.set_num_threads(1)

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 
@@ -35,14 +36,17 @@ def peak_memory() -> int:
     return statistics["peak_bytes_in_use"] if statistics else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def serve(version: str, prepare: Callable[[dict], Callable[[int], float]]) -> None:
+def serve(version: str, prepare: Callable[[dict], Callable[[int], float | None]]) -> None:
     """Answers until standard input ends.
 
     Args:
-      prepare: request -> function that trains n rounds and returns their seconds.
+      prepare: request -> function that trains n rounds and returns their seconds; None: those of the call.
     """
     request, answer, turns = connect()
     run = prepare(request)
     answer(version=version)
     for rounds in turns:
-        answer(seconds=run(rounds), memory=peak_memory())
+        started = time.perf_counter()
+        seconds = run(rounds)
+        ended = time.perf_counter()
+        answer(seconds=ended - started if seconds is None else seconds, memory=peak_memory())
