@@ -23,7 +23,7 @@ from fedwin.files import replace_text
 from fedwin.runs import signals
 from fedwin.runs.config import MOST
 
-from .cli import subcommand, unused
+from .cli import picture_format, subcommand, unused
 from .viewer import groups, page, runs
 
 ARGUMENTS = "[FOLDER ...]"
@@ -48,22 +48,14 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def stamps(paths: Sequence[str]) -> Stamps:
-    """Returns run -> times and sizes of its files.
-
-    Raises:
-      UserError: a path does not exist.
-    """
+    """Returns run -> times and sizes of its files; raises UserError if a path does not exist."""
     found = {path: [path / name for name in CHANGING] if path.is_dir() else [path] for path in runs.find(paths)}
     stamp = lambda file: (file.stat().st_mtime_ns, file.stat().st_size) if file.is_file() else None
     return {path: [stamp(file) for file in files] for path, files in found.items()}
 
 
 def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
-    """Returns the runs, and the reasons why others can't be shown.
-
-    Raises:
-      UserError: a path does not exist, or there is no run that can be shown.
-    """
+    """Returns the runs, and the reasons why others can't be shown; raises UserError if none can."""
     viewed: list[runs.ViewedRun] = []
     problems: list[str] = []
     found = runs.find(paths)
@@ -80,30 +72,18 @@ def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
 
 
 def path_of(text: str) -> pathlib.Path:
-    """Returns the path of the page, with `.html` appended if it has no suffix.
-
-    Raises:
-      UserError: no file name, no such folder, or another suffix.
-    """
-    path = pathlib.Path(text)
-    if not path.name or path.is_dir():
-        raise UserError(f"out={text}: this is not the name of a file; write --out=view.html.")
+    """Returns the path of the page, with `.html` appended if it has no suffix; raises UserError for an unusable one."""
+    path = picture_format.file_path(text, "view.html")
     path = path if path.suffix else path.with_name(f"{path.name}.html")
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"out={text}: the page is an HTML file; write --out={path.stem}.html.")
-    if not path.parent.is_dir():
-        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
     return path
 
 
 def results_page(title: str = "Results of fedwin") -> str:
-    """Returns the page of the stored results as HTML.
-
-    Raises:
-      UserError: there are none, or the plotting library is not installed.
-    """
-    page.check_library()
-    return page.build(page.payload(*groups.kept()), title, page.library())
+    """Returns the page of the stored results as HTML; raises UserError without results or plotting library."""
+    bundle = page.library()
+    return page.build(page.payload(*groups.kept()), title, bundle)
 
 
 def _open(path: pathlib.Path, wanted: bool) -> None:
@@ -114,11 +94,7 @@ def _open(path: pathlib.Path, wanted: bool) -> None:
 
 
 def write(paths: Sequence[str], title: str, out: pathlib.Path, bundle: str, reload: int = 0) -> None:
-    """Reads the runs, writes their page, and prints its name and size.
-
-    Args:
-      reload: seconds after which the page loads itself again; 0: never.
-    """
+    """Reads the runs, writes their page, reloaded after `reload` seconds (0: never), and prints its name and size."""
     viewed, left_out = read(paths)
     text = page.build(page.payload(viewed, groups.of_folders(viewed), left_out, reload), title, bundle)
     replace_text(out, text)
@@ -160,11 +136,8 @@ def main(argv: list[str]) -> None:
         print(escape(f"page               {out} ({len(text.encode()) / 1e6:.1f} MB)"))
         _open(out, options.open)
         return
-    page.check_library()
-    title = options.title or ", ".join(paths)
+    title, bundle = options.title or ", ".join(paths), page.library()
     shown = stamps(paths)
-    read(paths)  # errors come before the library is loaded
-    bundle = page.library()
     write(paths, title, out, bundle, options.every if options.watch else 0)
     _open(out, options.open)
     if options.watch:

@@ -22,6 +22,18 @@ def chosen() -> str:
     return flags.FLAGS[NAME].value or FORMATS[0]
 
 
+def file_path(text: str, usual: str) -> pathlib.Path:
+    """Returns the path of a file to write; raises UserError if it is no file's name, or lies in no folder."""
+    path = pathlib.Path(text)
+    if len(path.name.encode()) > 250:
+        raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
+    if not path.name or path.is_dir():
+        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.")
+    if not path.parent.is_dir():
+        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
+    return path
+
+
 def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool = True) -> str:
     """Returns the path of a picture, with the suffix of its format appended if it has none.
 
@@ -35,14 +47,9 @@ def path_of(text: str | None, usual: str, form: str | None = None, numbers: bool
       UserError: no file name, no such folder, an unsupported image format, a suffix of another format, or a JSON file
         in the place of the data that is not a picture's.
     """
-    text = f"{usual}.{form or FORMATS[0]}" if text is None else text
-    path = pathlib.Path(text)
-    if len(path.name.encode()) > 250:
-        raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
-    if not path.name or path.is_dir():
-        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.{form or FORMATS[0]}.")
-    if not path.parent.is_dir():
-        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
+    usual = f"{usual}.{form or FORMATS[0]}"
+    text = usual if text is None else text
+    path = file_path(text, usual)
     beside, of_run = path.with_suffix(".json"), path.stem == "summary" and path.with_name("config.json").is_file()
     if numbers and (of_run or (beside.is_file() and not beside.read_bytes().startswith(b'{"title": '))):
         raise UserError(f"out={text}: its numbers would replace {beside}; choose another --out.")

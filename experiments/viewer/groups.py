@@ -26,11 +26,7 @@ FOLDERS = "folders"
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A read-out of a run in a group.
-
-    Attributes:
-      panel: the part of the group that it is shown in; '' if there is one part.
-    """
+    """A read-out of a run in a group, and the part (panel) of the group that it is shown in; '': there is one part."""
 
     run: str
     readout: str
@@ -80,11 +76,7 @@ def _entries(some: Iterable[ViewedRun], folder: str) -> list[Entry]:
 
 
 def kept() -> tuple[list[ViewedRun], list[Group]]:
-    """Returns the stored results: runs, and a group per table or figure and scale.
-
-    Raises:
-      UserError: there are none.
-    """
+    """Returns the stored results: runs, and a group per table or figure and scale; raises UserError without any."""
     viewed: dict[str, ViewedRun] = {}
     groups = []
     for scale in (scale for scale in SCALES if scale != "smoke"):

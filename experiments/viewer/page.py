@@ -40,34 +40,17 @@ LIGHTER = {
 MOST_FIELDS = 8
 
 
-def check_library() -> None:
-    """Checks that the plotting library is installed.
-
-    Raises:
-      UserError: it is not.
-    """
+def library() -> str:
+    """Returns Vega, Vega-Lite and Vega-Embed as one script; raises UserError if they are not installed."""
     if importlib.util.find_spec("vl_convert") is None:
         raise UserError("view: the package 'vl-convert-python' is not installed; pip install 'fedwin[view]'.")
-
-
-def library() -> str:
-    """Returns Vega, Vega-Lite and Vega-Embed as one script.
-
-    Raises:
-      UserError: the package that contains them is not installed.
-    """
-    check_library()
     return importlib.import_module("vl_convert").javascript_bundle(SNIPPET)
 
 
 def payload(
     viewed: Sequence[ViewedRun], groups: Sequence[Group], left_out: Sequence[str] = (), reload: int = 0
 ) -> dict[str, Any]:
-    """Returns the data of a page: curves thinned, numbers complete.
-
-    Args:
-      reload: seconds after which the page loads itself again; 0: never.
-    """
+    """Returns the data of a page, with thinned curves; the page loads itself again after `reload` seconds, 0: never."""
     metrics = dict.fromkeys(curve["metric"] for run in viewed for curve in run.curves)
     by_name = {run.name: number for number, run in enumerate(viewed)}
     return {

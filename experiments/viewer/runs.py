@@ -97,13 +97,9 @@ def plain(value: Any) -> Any:
 
 
 def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
-    """Returns the runs below folders and stored results: path -> name, which is relative to what is above all of them.
+    """Returns path -> name of runs: directories, those below folders, and packed runs; UserError for a missing path.
 
-    Args:
-      paths: directories of runs, folders above them, and packed runs.
-
-    Raises:
-      UserError: a path does not exist.
+    Names are relative to the folder above all of them.
     """
     arguments = [pathlib.Path(path) for path in paths]
     found: dict[pathlib.Path, pathlib.Path] = {}
@@ -121,11 +117,7 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
 
 
 def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:
-    """Reads a run directory or a stored result.
-
-    Raises:
-      UserError: its files are damaged, have been altered, or are not those of a run.
-    """
+    """Reads a run directory or a stored result; raises UserError if it is damaged, altered, or no run's."""
     record = records.read(path)
     fields = {name: value for name, value in record.config.items() if name in DEFAULTS}
     command = command_line.train_command(Config(**fields)) if record.directory is not None else ""

@@ -15,7 +15,6 @@ from tests.refusals import refused
 def library(monkeypatch):
     """A page without the plotting library, which takes seconds to bundle."""
     monkeypatch.setattr(page, "library", lambda: "window.library = 1")
-    monkeypatch.setattr(page, "check_library", lambda: None)
 
 
 @pytest.fixture
