@@ -32,8 +32,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_float("highest", None, "Highest value shown.")
     flags.DEFINE_boolean("log", False, "Logarithmic axis of values.")
     flags.DEFINE_string("title", "", "Title of the figure.")
-    text = "File of the picture, by default curves.png; its data are written next to it as JSON."
-    flags.DEFINE_string("out", None, text)
+    flags.DEFINE_string("out", None, "File of the picture, by default curves.png; its data go beside it as JSON.")
     return {
         "curves": ["readouts", "labels", "metric", "x", "every"],
         "picture": ["target", "lowest", "highest", "log", "title", "out", *picture_format.define()],

@@ -69,20 +69,17 @@ Answer = tuple[dict[str, Any], str]
 
 def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    text = "File of the picture, by default <kind>.png; its data are written next to it as JSON."
-    flags.DEFINE_string("out", None, text)
+    flags.DEFINE_string("out", None, "File of the picture, by default <kind>.png; its data go beside it as JSON.")
     picture_format.define()
     flags.DEFINE_string("title", "", "Title of the figure.")
     flags.DEFINE_list("labels", [], "A label per run or model; by default the names of the directories.")
     flags.DEFINE_string("data_dir", None, "Folder of the data set's files, if it has moved.")
     flags.DEFINE_integer("seed", 0, "Seed of the runs, or of partitions.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_list("clients", [], "Clients that train or are shown: 3,7,11; by default the next round's or first.")
-    text = "forgetting, clients: round of the checkpoint or evaluation; by default the newest."
-    flags.DEFINE_integer("round", None, text, lower_bound=0)
+    flags.DEFINE_integer("round", None, "forgetting, clients: round to show; default: the newest.", lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
     flags.DEFINE_integer("replicas", 2, "factors: how many times every client trains.", lower_bound=1)
-    text = "Evaluate on this many examples, drawn once; 0: all (factors: 2,000)."
-    flags.DEFINE_integer("examples", 0, text, lower_bound=0)
+    flags.DEFINE_integer("examples", 0, "Examples to evaluate, drawn once; 0: all (factors: 2,000).", lower_bound=0)
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
@@ -111,11 +108,7 @@ def _directories(arguments: Runs, labels: Sequence[str]) -> dict[str, str]:
     for argument in arguments:
         if not os.path.isdir(argument):
             raise UserError(f"{argument}: there is no such run; name its directory.")
-    names = list(labels) or [pathlib.Path(argument).resolve().name for argument in arguments]
-    if not labels and len(set(names)) < len(names):
-        names = list(arguments)
-    if len(names) != len(arguments) or len(set(names)) < len(names):
-        raise UserError(f"{len(arguments)} run(s), {len(set(names))} different label(s); give every run its own.")
+    names = sources.labels_of(arguments, labels, [pathlib.Path(argument).resolve().name for argument in arguments])
     return dict(zip(names, arguments))
 
 
@@ -143,8 +136,6 @@ def _plane(arguments: Runs, options: Any) -> Answer:
 
 
 def _line(arguments: Runs, options: Any) -> Answer:
-    if len(arguments) != 2:
-        raise UserError(f"line: {len(arguments)} model(s); name two.")
     trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
     s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
     result = line.compute(trained, named, s, count=options.examples)

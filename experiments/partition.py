@@ -92,8 +92,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
     flags.DEFINE_string("data_dir", None, "Folder of its files.")
     flags.DEFINE_string("partition", None, "Partition, with its parameters; default: the data set's clients, or iid.")
-    text = "Clients; by default 100, unless the data set has natural clients."
-    flags.DEFINE_integer("num_clients", None, text, lower_bound=1)
+    flags.DEFINE_integer("num_clients", None, "Clients; default: those of the data set, or 100.", lower_bound=1)
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_float("imbalance", 1.0, "Long tail before the partition: largest class to smallest.", lower_bound=1)
     flags.DEFINE_string("client_shift", "", "examples: shift of each client's inputs, as in fedwin train.")
@@ -151,10 +150,7 @@ def draw_picture(
     label = "example" if kind == "examples" else "quantile bin" if dataset.task == "regression" else "class"
     axes.set(xlabel=f"client{of}", ylabel=label, title=f"{dataset.name}, {part.report['partition']}")
     axes.spines[["top", "right"]].set_visible(False)
-    try:
-        style.save(figure, pathlib.Path(path))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: the picture cannot be written ({error}); choose another --out.") from error
+    style.save(figure, pathlib.Path(path))
 
 
 def _examples(part: data.Partition, dataset: data.Dataset, count: int, changes: Changes, seed: int):

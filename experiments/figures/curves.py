@@ -156,8 +156,6 @@ def compute(
         if x == "round" and (ends := sorted(rounds_of_divergence(source).values())):
             entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
-    if not entries:
-        raise UserError("there is no curve to draw; name a run.")
     options = {"target": target, "limits": list(limits) if limits else None, "log": log}
     return {"kind": KIND, "metric": metric, "curves": entries, **options, **({} if x == "round" else {"x": x})}
 

@@ -52,12 +52,8 @@ def compute(
       count: number of training examples, and of test examples, on which outputs are compared.
 
     Raises:
-      UserError: a run without checkpoints, fewer than two clients, or no replica.
+      UserError: a run without checkpoints, or fewer than two clients.
     """
-    if replicas < 1:
-        raise UserError(f"factors: replicas={replicas}; every client must train at least once.")
-    if len(clients) == 1:
-        raise UserError("factors: 1 client; with fewer than two nothing is averaged.")
     addresses_of = {}
     for label, directory in runs.items():
         available = rounds_of(directory, seed)
@@ -79,11 +75,7 @@ def compute(
 def at_checkpoint(
     trained: TrainedModel, clients: Sequence[int] = (), replicas: int = 2, count: int = EXAMPLES
 ) -> dict[str, float]:
-    """Returns the factors of one round after a checkpoint.
-
-    Raises:
-      UserError: fewer than two clients.
-    """
+    """Returns the factors of one round after a checkpoint; raises UserError for fewer than two clients."""
     from scipy.special import softmax  # takes a third of a second to import
 
     ids = probing.cohort(trained, clients, most=trained.prepared.setting.num_clients)

@@ -41,8 +41,6 @@ def compute(
     Raises:
       UserError: a run without that checkpoint, fewer than two clients, or one without examples.
     """
-    if len(clients) == 1:
-        raise UserError("forgetting: 1 client; at least two are needed.")
     for directory in runs.values():
         rounds_of(directory, seed)
     models = loaded([Address(str(directory), round) for directory in runs.values()], seed, data_dir)

@@ -64,6 +64,8 @@ def compute(
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws a panel per partition, a stacked bar per client."""
     from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
 
     panels = result["panels"]
     classes = max(len(panel["histogram"][0]) for panel in panels)
@@ -90,12 +92,6 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right center", title="class", frameon=False)
         else:
-            _bar(figure, grid, classes)
+            scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
+            figure.colorbar(scale, ax=grid.ravel().tolist(), label="class")
     return figure
-
-
-def _bar(figure, grid, classes: int) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    figure.colorbar(ScalarMappable(Normalize(0, classes - 1), "viridis"), ax=grid.ravel().tolist(), label="class")

@@ -19,12 +19,7 @@ _ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^
 
 
 class Address(NamedTuple):
-    """Address of a trained model.
-
-    Attributes:
-      round: round of the checkpoint; None: the newest.
-      readout: 'model', or the name of a read-out.
-    """
+    """Address of a trained model: of the newest checkpoint (`round` None) or another, the model or a read-out of it."""
 
     directory: str
     round: int | None = None
@@ -39,11 +34,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """Reads `DIR`, `DIR@ROUND`, `DIR:READOUT` or `DIR@ROUND:READOUT`.
-
-    Raises:
-      UserError: there is no such directory.
-    """
+    """Reads `DIR`, `DIR@ROUND`, `DIR:READOUT` or `DIR@ROUND:READOUT`; raises UserError if there is no such folder."""
     if os.path.isdir(text):
         return Address(text)
     match = _ADDRESS.fullmatch(text)
@@ -53,11 +44,7 @@ def address(text: str) -> Address:
 
 
 def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
-    """Returns the rounds of a run's checkpoints.
-
-    Raises:
-      UserError: it has none.
-    """
+    """Returns the rounds of a run's checkpoints; raises UserError if it has none."""
     config_of(directory)
     rounds = seed_checkpoints(directory, seed).rounds()
     if not rounds:
@@ -66,11 +53,7 @@ def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
 
 
 def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = None) -> list[TrainedModel]:
-    """Returns trained models; a data set that several runs share is read once.
-
-    Raises:
-      UserError: a missing run, checkpoint or read-out.
-    """
+    """Returns trained models; a data set that several share is read once; raises UserError if one is missing."""
     models: list[TrainedModel] = []
     datasets: dict[tuple[str, str], Dataset] = {}
     for directory, round, readout in addresses:

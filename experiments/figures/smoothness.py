@@ -33,8 +33,6 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
         means = style.plain([values.mean() for _, values in seeds])
         methods.append({"label": source.label, "std": style.plain(std), "mean": means})
         steps |= {int(np.sum(np.diff(rounds) == 1)) for rounds, _ in seeds}  # no others are compared
-    if not methods:
-        raise UserError("there is no curve to measure; name a run.")
     over = sources.last_in_words(series, last)
     return {"kind": KIND, "metric": metric, "last": last, "over": over, "steps": sorted(steps), "methods": methods}
 

@@ -41,13 +41,10 @@ def readouts(lines: Iterable[Line]) -> list[str]:
 
 
 def readout_name(read: str) -> str:
-    """Returns the name of a read-out in metrics.jsonl.
+    """Returns the name in metrics.jsonl of a read-out, given as in --observe; '' is the trained model.
 
     >>> readout_name("wima:window=100,part=classifier")
     'wima100_classifier'
-
-    Args:
-      read: an observer's text, as in --observe; empty for the trained model.
     """
     if not read:
         return "model"
@@ -68,6 +65,14 @@ def last_in_words(series: Sequence[Series], last: int) -> str:
     return f"{'at most ' if min(ends.values()) < last else ''}the last {last} rounds"
 
 
+def labels_of(paths: Sequence[str | pathlib.Path], given: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """Returns a label per path: those given, else the usual or, if some are equal, the paths; UserError if not one."""
+    names = list(given) or list(usual if len(set(usual)) == len(usual) else map(str, paths))
+    if not len(set(names)) == len(names) == len(paths):
+        raise UserError(f"{len(set(names))} different label(s) for {len(paths)} run(s); give one each.")
+    return names
+
+
 def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labels: Sequence[str] = ()) -> list[Series]:
     """Returns the curves of runs and read-outs.
 
@@ -78,16 +83,13 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
     Raises:
       UserError: a path is not a run, or is one without evaluations; no run has a read-out of `wanted`; wrong labels.
     """
-    if labels and not len(set(labels)) == len(labels) == len(paths):
-        raise UserError(f"{len(set(labels))} different label(s) for {len(paths)} run(s); give one each.")
     runs = [records.read(path) for path in paths]
     if empty := [path for path, run in zip(paths, runs) if not run.lines]:
         raise UserError(f"{empty[0]} has no evaluation yet; continue the run.")
     available = dict.fromkeys(name for run in runs for name in readouts(run.lines))
     for name in wanted:
         one_of("readouts", name, available)
-    names = list(labels) or [run.name for run in runs]
-    names = names if len(set(names)) == len(names) else list(map(str, paths))
+    names = labels_of(paths, labels, [run.name for run in runs])
     names = [f" {name}" if name.startswith("_") else name for name in names]  # legends leave `_name` out
     curves = []
     for name, run in zip(names, runs):

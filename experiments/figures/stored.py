@@ -20,11 +20,7 @@ def write(path: str | pathlib.Path, result: dict[str, Any], title: str) -> None:
 
 
 def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
-    """Returns (result of `compute`, title) of a stored figure.
-
-    Raises:
-      UserError: the file can't be read, or is not a stored figure.
-    """
+    """Returns (result of `compute`, title) of a stored figure; raises UserError if the file is not one."""
     try:
         result = parse_json(read_bytes(path))
         title = result.pop("title")
@@ -38,11 +34,7 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
 
 
 def redraw(path: str | pathlib.Path, out: str | pathlib.Path, title: str = "") -> None:
-    """Draws a stored figure again, without its runs; an empty title stands for the stored one.
-
-    Raises:
-      UserError: the file can't be read, or is not a stored figure.
-    """
+    """Draws a stored figure again, without its runs, by default with its title; raises UserError if it is none."""
     result, stored_title = read(path)
     try:
         KINDS[result["kind"]].draw(result, out, title or stored_title)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedwin import analysis
-from fedwin.callbacks.scores import is_lower
+from fedwin.callbacks.scores import is_lower, mean_of
 from fedwin.errors import UserError
 
 from . import curves, style
@@ -44,16 +44,11 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         for name, (key, _) in COSTS.items():
             if all(key in line for line in source.lines):
                 entry[name] = [rounds.tolist(), curves.places(source, rounds, name)]
-        methods.append(entry | {"mean": [_mean(seeds) for seeds in reached]})
+        methods.append(entry | {"mean": [None if None in seeds else mean_of(seeds) for seeds in reached]})
     first = methods[0]
     for entry in methods:
         entry["speedup"] = list(map(analysis.speedup, first["mean"], entry["mean"]))
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
-
-
-def _mean(rounds: Sequence[int | None]) -> float | None:
-    reached = [number for number in rounds if number is not None]
-    return float(np.mean(reached)) if len(reached) == len(rounds) else None
 
 
 def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:

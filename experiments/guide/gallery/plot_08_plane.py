@@ -18,7 +18,6 @@ config = fedwin.Config(
     num_rounds=60,
     observe=["wima:window=20"],
     checkpoint_every=5,
-    keep_checkpoints=3,
     out_dir="runs/plane",
 )
 fedwin.run(config, quiet=True)

@@ -21,7 +21,6 @@ config = fedwin.Config(
     num_rounds=6,
     val_fraction=0.2,
     checkpoint_every=3,
-    keep_checkpoints=3,
     out_dir="runs/forget_fedavg",
 )
 fedwin.run(config, quiet=True)

@@ -103,7 +103,6 @@ def test_misuse(finished, tmp_path):
         (lambda: curves.compute([], limits=(0.9, 0.1)), "target and lowest < highest must be"),
         (lambda: curves.compute([], target=0.0, log=True), "finite numbers > 0 with --log"),
         (lambda: curves.compute([], limits=(50, None)), "accuracy is a fraction, and 50 is more than 1"),
-        (lambda: curves.compute([], "loss", target=2.0), "no curve"),
         (lambda: curves.compute([Series("late", [line(0, 1, 0.5)], since=2)]), "from round 2"),
     ):
         refused(message, call)
