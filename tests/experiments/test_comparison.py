@@ -1,11 +1,11 @@
 """Files of a comparison: intervals, paired differences and reference methods."""
 
-import csv
 import dataclasses
 import json
 
 import pytest
 
+from experiments.papers.remarks import lines_of
 from experiments.tables import comparison
 from fedwin.runs.config import Config
 
@@ -54,8 +54,7 @@ def written(tmp_path):
             summaries[method] = summary(values[:count]) | {"fingerprint": method}
         configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
         rows = comparison.write(tmp_path, summaries, configs)
-        with open(tmp_path / "comparison.csv", newline="") as file:
-            return (rows, summaries), list(csv.DictReader(file))
+        return (rows, summaries), lines_of(tmp_path / "comparison.csv")
 
     return write
 

@@ -1,7 +1,6 @@
 """Launchers: what runs, waits, fails and is left; and (slow) runs through submitit that are killed and continued."""
 
 import contextlib
-import csv
 import json
 import os
 import pathlib
@@ -17,6 +16,7 @@ import pytest
 
 from experiments import launching as jobs
 from experiments import runs
+from experiments.papers.remarks import lines_of
 from experiments.tables import grid
 from fedwin.files import locked, write_json
 from fedwin.launching import launchers
@@ -206,8 +206,7 @@ def wait_until(condition):
 
 def table(folder):
     """sweep.csv without times and directories."""
-    with open(folder / "sweep.csv", newline="") as file:
-        return [{**row, "rounds_per_second": "", "command": ""} for row in csv.DictReader(file)]
+    return [row | {"rounds_per_second": "", "command": ""} for row in lines_of(folder / "sweep.csv")]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The commands, tables and statements of the README and of the guide's pages that belong to it."""
 
-import csv
 import itertools
 import json
 import os
@@ -14,6 +13,7 @@ import pytest
 import fedwin
 from experiments import readme
 from experiments.papers import presets
+from experiments.papers.remarks import lines_of
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
 
@@ -52,8 +52,8 @@ def test_the_readme_or_the_guides_index_names_every_page_of_the_guide():
 @pytest.mark.parametrize("page", COPIED)
 def test_numbers_copied_by_hand_are_those_of_the_stored_tables(page):
     table, *names = COPIED[page]
-    with (ROOT / f"experiments/results/tables/trend/{table}.csv").open() as file:
-        means = {frozenset([r["row"], r["column"], r["variant"]]): r["mean"] for r in csv.DictReader(file)}
+    lines = lines_of(ROOT / f"experiments/results/tables/trend/{table}.csv")
+    means = {frozenset([line["row"], line["column"], line["variant"]]): line["mean"] for line in lines}
     copied = NUMBER.findall(next(text for path, text in PAGES.items() if path.name == page))
     digits = 3 if page == "diloco.md" else 1
     assert copied == [f"{float(means[frozenset(w)]):.{digits}f}" for w in itertools.product(*map(str.split, names))]

@@ -1,6 +1,5 @@
 """Search with Optuna: ranges and the values drawn from them, ranking, pruning, and a killed search that resumes."""
 
-import csv
 import importlib.util
 import shlex
 import shutil
@@ -8,6 +7,7 @@ import types
 
 import pytest
 
+from experiments.papers.remarks import lines_of
 from experiments.tables import grid, search, sweep_picture
 from fedwin.errors import UserError
 from fedwin.files import is_locked
@@ -102,9 +102,8 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
         pass
 
     def rows(folder):
-        with open(folder / "sweep.csv", newline="") as file:
-            read = [{k: v.replace(str(folder), "") for k, v in row.items()} for row in csv.DictReader(file)]
-            return [row | {"rounds_per_second": ""} for row in read]
+        read = [{k: v.replace(str(folder), "") for k, v in row.items()} for row in lines_of(folder / "sweep.csv")]
+        return [row | {"rounds_per_second": ""} for row in read]
 
     draw = search.Search._next  # one process at a time, lest two draw the same
     monkeypatch.setattr(search.Search, "_next", lambda self: {True: draw}[is_locked(self.base.out_dir)](self))

@@ -1,7 +1,6 @@
 """Sweeps: work shared by processes, no repeated training, ranking and files."""
 
 import contextlib
-import csv
 import json
 import pathlib
 import shlex
@@ -11,6 +10,7 @@ import pytest
 
 from experiments import launching
 from experiments.figures import style
+from experiments.papers.remarks import lines_of
 from experiments.tables import grid, sweep_picture, sweeps
 from experiments.viewer import runs
 from fedwin.analysis import Interval
@@ -94,8 +94,7 @@ def swept(tmp_path_factory):
 def test_the_files_hold_grid_and_winner(swept):
     folder, arguments, ended = swept
     assert ended.status == 0, ended.lines
-    with open(folder / "sweep.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = lines_of(folder / "sweep.csv")
     assert [(r["partition_seed"], r["algorithm"]) for r in rows] == [("3", "fedavg"), ("4", "fedavg")]
     best, other = sorted(rows, key=lambda r: int(r["rank"]))
     assert (best["winner"], other["winner"]) == ("1", "0")

@@ -1,6 +1,5 @@
 """Tables: evaluations that count, agreement with printed numbers, commands that train them again, and pictures."""
 
-import csv
 import dataclasses
 import random
 import re
@@ -15,6 +14,7 @@ from experiments.papers.catalogue import item
 from experiments.papers.cell_flags import flag_text
 from experiments.papers.measures import MeanLast
 from experiments.papers.printed_cells import Printed
+from experiments.papers.remarks import lines_of
 from experiments.records import read
 from experiments.reproduction import numbers, pictures, results, tables
 from experiments.reproduction.numbers import Value
@@ -84,7 +84,7 @@ def test_a_forks_command_trains_the_run_that_it_forks_first():
 def printed_commands():
     """Returns (file, row) of all stored tables."""
     paths = sorted((results.RESULTS / "tables").glob("*/*.csv"))
-    return [(path, row) for path in paths for row in csv.DictReader(path.open(newline="", encoding="utf-8"))]
+    return [(path, row) for path in paths for row in lines_of(path)]
 
 
 def test_all_printed_commands_name_strategies_and_only_directories_that_they_create():
