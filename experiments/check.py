@@ -55,11 +55,7 @@ def checks(docs: str, tests: bool = False) -> dict[str, list[str]]:
 
 
 def passed(name: str, command: list[str]) -> bool:
-    """Runs one check, prints its line (and its output, if it failed) and returns whether it passed.
-
-    Args:
-      command: to be run with -m.
-    """
+    """Runs one check with -m, prints its line (and its output, if it failed) and returns whether it passed."""
     if importlib.util.find_spec(command[0]) is None or (
         name == SITE and not importlib.util.find_spec("sphinx_gallery")
     ):

@@ -18,12 +18,7 @@ ARGUMENTS = "NAME|RUN ..."
 
 
 def subject(text: str) -> str | Config:
-    """Returns a name, unchanged, or the Config of a run's directory.
-
-    Raises:
-      UserError: a directory that is not a run's, or whose configuration has been altered, or that imports code which
-        the user has not named.
-    """
+    """Returns a name as it is, or the Config of a run; raises UserError if it is altered, or imports code not named."""
     if not os.path.isdir(text) and os.sep not in text.partition(":")[0]:
         return text
     values = config_of(text)

@@ -89,11 +89,7 @@ def parse_method(text: str, base: Config) -> Config:
 
 
 def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
-    """Returns method -> its Config, each with a separate directory below base.out_dir.
-
-    Raises:
-      UserError: a method that cannot be read, or is given twice.
-    """
+    """Returns method -> its Config, in a folder below base.out_dir; raises UserError if one is wrong or given twice."""
     configs: dict[str, Config] = {}
     method_of: dict[str, str] = {}
     for method in map(str.strip, methods):
@@ -111,10 +107,7 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
 def compare(
     methods: Iterable[str], base: Config, form: str = "png", launcher: launching.Launcher | None = None
 ) -> dict[str, dict]:
-    """Checks all methods, runs them below base.out_dir, writes comparison.csv, .md and .png, and prints.
-
-    Returns:
-      method -> what `fedwin.run` returned.
+    """Checks all methods, runs them below base.out_dir, writes comparison.csv, .md and .png, prints; returns summaries.
 
     Raises:
       UserError: a method that would be rejected, or that has no metric of another; none is run then. Or jobs of the

@@ -24,8 +24,7 @@ def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
     flags.DEFINE_string("out", "", "The new file, *.safetensors or *.npz.")
     flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0, upper_bound=MOST)
-    text = "Folder of the data set's files; empty: as in the run's configuration."
-    flags.DEFINE_string("data_dir", "", text)
+    flags.DEFINE_string("data_dir", "", "Folder of the data set's files; empty: as in the run's configuration.")
     text = "Names and layouts of the arrays: jax, or torch, a state dict whose torch.nn.Module is printed."
     flags.DEFINE_enum("layout", "jax", ["jax", "torch"], text)
     flags.DEFINE_bool("overwrite", False, "Replace an existing file.")

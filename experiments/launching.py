@@ -53,11 +53,7 @@ class Job(NamedTuple):
 
 
 def run_all(launcher: Launcher, configs: Mapping[str, Config], folder: pathlib.Path, report: Report) -> None:
-    """Executes what is left, label -> run, or prints the commands; then reports the summaries of what has ended.
-
-    Raises:
-      UserError: some failed.
-    """
+    """Runs what is left, or prints the commands, and reports summaries of what has ended; UserError if some failed."""
     left = {label: config for label, config in configs.items() if finished_summary(config) is None}
     failed = launch(launcher, {pathlib.Path(c.out_dir): Job(label, c) for label, c in left.items()}, folder)
     ended = {label: summary for label, config in configs.items() if (summary := _summary(label, config))}
@@ -95,11 +91,7 @@ def conclude(failed: Failures) -> None:
 
 
 def launch(launcher: Launcher, jobs: Mapping[pathlib.Path, Job], folder: pathlib.Path) -> Failures:
-    """Executes jobs below a folder until each has ended, or prints them; one that fails does not hold the others.
-
-    Raises:
-      UserError: the same command runs already, or the launcher takes no jobs.
-    """
+    """Executes jobs until each has ended or failed, or prints them; raises UserError if the command runs already."""
     if not launcher.jobs:
         _print(jobs)
     if not (launcher.jobs and jobs):
@@ -204,8 +196,7 @@ def _last_lines(log: pathlib.Path) -> tuple[str, str]:
 
 def define(groups: dict[str, list[str]]) -> None:
     """Defines --launcher and --print_jobs among the flags that say how runs are executed."""
-    text = "Where runs are executed: local:jobs=2, slurm:time=2h, ray; empty: here, one by one."
-    flags.DEFINE_string("launcher", "", text)
+    flags.DEFINE_string("launcher", "", "Where runs are executed: local:jobs=2, slurm:time=2h, ray; empty: here.")
     text = "Print the commands of the runs that are left, for xargs or GNU parallel; train none."
     flags.DEFINE_bool("print_jobs", False, text)
     groups["execution"] += FLAGS

@@ -26,11 +26,7 @@ LISTS = (*REGISTRIES, "presets", "runs")
 
 
 def listing(kind: str, arguments: list[str], now: bool = False) -> str:
-    """Text of `fedwin list KIND ...`.
-
-    Raises:
-      UserError: there is no such list, or too many arguments.
-    """
+    """Text of `fedwin list KIND ...`; raises UserError if there is no such list, or for too many arguments."""
     one_of("KIND", kind, LISTS)
     if len(arguments) > 1:
         raise UserError(f"unexpected argument '{arguments[-1]}'; write `fedwin list {kind}`.")

@@ -20,11 +20,7 @@ from .cli import subcommand, unused
 
 
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
-    """Loads a data set from its original files, which are downloaded if they are missing.
-
-    Raises:
-      UserError: files that are missing and can't be downloaded, or a folder that can't be made.
-    """
+    """Loads a data set from its original files, downloaded if they are missing; raises UserError if they can't be."""
     name = data.DATASETS.check(text).name
     sources = download.download_urls(text)
     if may_download and sources and data_dir and not pathlib.Path(data_dir).exists():

@@ -90,14 +90,7 @@ class Record:
 
 
 def read(path: str | pathlib.Path) -> Record:
-    """Reads a run.
-
-    Args:
-      path: its directory, or a packed run.
-
-    Raises:
-      UserError: there is no run, or a file is damaged or has been altered.
-    """
+    """Reads a run, from its directory or packed; raises UserError if there is none, or it is damaged or altered."""
     path = pathlib.Path(path)
     if os.path.isdir(path):
         found = _config_file(path)
@@ -124,11 +117,7 @@ def read(path: str | pathlib.Path) -> Record:
 
 
 def config_of(directory: str | pathlib.Path) -> Json:
-    """Returns the fields of Config of a run directory.
-
-    Raises:
-      UserError: it is not the directory of a run.
-    """
+    """Returns the fields of Config of a run directory; raises UserError if it is not one."""
     return _config_file(directory).config
 
 

@@ -53,14 +53,12 @@ TRAINING = (
 def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names of flags, for --help."""
     flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.")
-    text = "Size of the experiments, see above; that of --print_flags is paper unless it is given."
-    flags.DEFINE_enum("scale", "trend", SCALES, text)
+    flags.DEFINE_enum("scale", "trend", SCALES, "Size of the experiments, see above; of --print_flags: paper.")
     for axis in AXES:
         flags.DEFINE_list(f"{axis}s", [], f"Only these {axis}s, by name; empty: all.")
         flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.")
     flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.")
-    text = "Number of seeds of a run that train vmapped in one program; not at paper scale."
-    flags.DEFINE_integer("seeds_at_once", 1, text, lower_bound=1)
+    flags.DEFINE_integer("seeds_at_once", 1, "Seeds of a run that train vmapped; not at paper scale.", lower_bound=1)
     flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.")
     flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.")
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.")
@@ -85,25 +83,16 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def requested_items(names: list[str]) -> list[AnyItem]:
-    """Returns the items named such as 'wima/table2', or 'wima' for all of a paper; without names the catalogue.
-
-    Raises:
-      UserError: no item or paper has a name.
-    """
-    papers = {name.partition("/")[0] for name in catalogue()}
+    """Returns the items named 'wima/table2', or 'wima' for a paper, or all; raises UserError for an unknown name."""
     items: dict[str, AnyItem] = {}
     for name in names:
         of_paper = {key: each for key, each in catalogue().items() if key.startswith(f"{name}/")}
-        items |= of_paper if name in papers else {name: item(name)}
+        items |= of_paper or {name: item(name)}
     return list(items.values()) if names else list(catalogue().values())
 
 
 def selected_cells(table: Item, scale: str) -> list[Cell]:
-    """Returns the cells in the rows, columns and variants that the flags name.
-
-    Raises:
-      UserError: the item has no row, column or variant of a name.
-    """
+    """Returns the cells in the rows, columns and variants that the flags name; raises UserError for an unknown name."""
     chosen = []
     for axis, variations in zip(_CELLS, (table.rows, table.columns, table.variants), strict=True):
         names = [variation.name for variation in variations]
@@ -115,11 +104,7 @@ def selected_cells(table: Item, scale: str) -> list[Cell]:
 
 
 def check_flags(names: list[str]) -> None:
-    """Checks that what the command does uses all flags and names that are given.
-
-    Raises:
-      UserError: it ignores one of them.
-    """
+    """Raises UserError if what the command does ignores one of the flags and names that are given."""
     known = dict.fromkeys(("page", *TRAINING, *MODES, *(name for used in MODES.values() for name in used)))
     given = [name for name in known if FLAGS[name].present and FLAGS[name].value not in (None, False, "", [])]
     mode = next((name for name in MODES if name in given), "")
@@ -127,9 +112,7 @@ def check_flags(names: list[str]) -> None:
     if not mode and not names and "page" in given:
         mode, used = "page", () if IN_CHECKOUT else ("out_dir",)
     what = f"--{mode}" if mode else "training"
-    for name in given:
-        if name != mode and name not in used:
-            raise UserError(f"--{name} has no effect on {what}; leave it out, or see --help.")
+    unused.refuse((name for name in given if name not in (mode, *used)), f"on {what}", "leave it out, or see --help")
     if names and mode in ("list", "queue"):
         raise UserError(f"{what} takes no table or figure; leave out {names[0]}.")
 

@@ -81,11 +81,7 @@ def states(folders: tuple[str, ...]) -> dict[pathlib.Path, dict[str, Any]]:
 
 
 def table(*folders: str, now: bool = False, links: bool = True) -> str:
-    """Returns a row per run below folders, and behind `links` in them; `now` tells which run, wait or have failed.
-
-    Raises:
-      UserError: there is no such folder.
-    """
+    """Returns a row per run below folders, and behind `links`, with `now` its state; UserError for a missing folder."""
     found = states(folders) if now else _found(folders, links)
     rows = [
         (str(place), run["algorithm"], run["dataset"], f"{run['rounds']} of {run['num_rounds']}")

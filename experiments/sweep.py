@@ -54,11 +54,7 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Config]:
-    """Returns the metric that selects the best run, and `base` with the evaluation that it needs.
-
-    Raises:
-      UserError: runs do not have the metric, or no examples are held out for it.
-    """
+    """Returns the metric that selects the best run, and `base` with its evaluation; UserError if runs lack it."""
     holds_out = bool(base.val_fraction) or 0.0 not in axes.get("val_fraction", [0.0])  # in every run
     continuous = LOSSES.entries[LOSSES.check(base.loss).name].facts["continuous"]
     select = select or "val_" * holds_out + ("r2" if continuous else "accuracy")
@@ -72,11 +68,7 @@ def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Conf
 
 
 def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, dict[str, Config]]:
-    """Returns the folder of a sweep and label -> Config of its runs.
-
-    Raises:
-      UserError: there are too many runs, or the folder is the directory of a run.
-    """
+    """Returns the folder of a sweep and label -> Config of its runs; raises UserError if there are too many."""
     if (count := math.prod(map(len, axes.values()))) > max_runs:
         raise UserError(f"grid: {count:,} runs exceed --max_runs={max_runs}; omit values, or raise it.")
     folder = _folder(base)

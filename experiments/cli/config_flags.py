@@ -64,14 +64,7 @@ def fields() -> dict[str, dataclasses.Field]:
 
 
 def read(field: dataclasses.Field, text: str) -> Any:
-    """Returns the value of a field as its flag parses it.
-
-    Args:
-      field: of Config, not a list.
-
-    Raises:
-      UserError: the text does not have the field's type.
-    """
+    """Returns the value of a field, not of a list, as its flag parses it; raises UserError for text of another type."""
     kind = type(default_of(field))
     try:
         value = flags.BooleanParser().parse(text) if kind is bool else kind(text)

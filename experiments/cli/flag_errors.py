@@ -40,11 +40,7 @@ def message(error: Exception | str) -> str:
 
 
 def read_file(path: pathlib.Path) -> str:
-    """Returns the text of a flagfile.
-
-    Raises:
-      UserError: it is not readable, or not UTF-8.
-    """
+    """Returns the text of a flagfile; raises UserError if it is not readable, or not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -57,10 +57,7 @@ def instruction_set() -> str:
 
 
 def prune_cache(folder: pathlib.Path) -> None:
-    """Deletes programs of others, then the least recently used ones until MOST_BYTES are left below the cache's folder.
-
-    It has a subfolder per instruction set.
-    """
+    """Deletes programs of others, then the least recently used ones until MOST_BYTES are left in the cache's folder."""
     programs = []
     for path in folder.glob("*/*"):
         with contextlib.suppress(OSError):  # another process prunes, too

@@ -13,22 +13,16 @@ NAMES = ["distributed", "coordinator_address", "num_processes", "process_id"]
 
 def define() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    text = "Join the other processes that SLURM, Open MPI or the Cloud TPU runtime has started."
-    flags.DEFINE_bool("distributed", False, text)
+    flags.DEFINE_bool("distributed", False, "Join the other processes of SLURM, Open MPI or the Cloud TPU runtime.")
     text = "HOST:PORT of process 0; with --num_processes and --process_id where no cluster sets them."
     flags.DEFINE_string("coordinator_address", None, text)
     flags.DEFINE_integer("num_processes", None, "Number of processes that compute the run.")
-    text = "Number of this process, from 0; process 0 writes the files."
-    flags.DEFINE_integer("process_id", None, text)
+    flags.DEFINE_integer("process_id", None, "Number of this process, from 0; process 0 writes the files.")
     return {TITLE: list(NAMES)}
 
 
 def join() -> None:
-    """Joins the other processes if the flags ask for it.
-
-    Raises:
-      UserError: flags that contradict each other, or processes that can't be reached.
-    """
+    """Joins the other processes if the flags ask for it; raises UserError for contradictory flags or lost processes."""
     if "distributed" not in flags.FLAGS:
         return
     address, number, process = (flags.FLAGS[name].value for name in NAMES[1:])

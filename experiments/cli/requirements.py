@@ -63,11 +63,7 @@ def define(groups: dict[str, list[str]]) -> None:
 
 
 def show(config: Config) -> float:
-    """Prints the requirements of a run; returns its expected seconds.
-
-    Raises:
-      UserError: anything that `fedwin.run` would reject, or too little memory or disk.
-    """
+    """Prints a run's requirements; returns its expected seconds; raises UserError if it is rejected or does not fit."""
     required = measure_requirements(config, say=print)
     plan, directory, timing = required.checked.plan, required.checked.directory, required.timing
     config, schedule, memory = plan.prepared.config, plan.prepared.schedule, required.requirements
@@ -98,11 +94,7 @@ def show(config: Config) -> float:
 
 
 def show_all(configs: Mapping[str, Config]) -> None:
-    """Prints the requirements of several runs, and their total time.
-
-    Raises:
-      UserError: some would be rejected, or do not fit this machine; the requirements of the others are printed first.
-    """
+    """Prints the requirements of several runs and their total time; raises UserError at the end if some are refused."""
     total, refused = 0.0, []
     # Of runs that agree in all fields that change the requirements only one is timed.
     decisive = [field.name for field in dataclasses.fields(Config) if field.name not in _RATES]

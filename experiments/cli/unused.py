@@ -10,14 +10,11 @@ OMIT = "omit it (if a preset sets it, from a copy: fedwin list presets NAME > my
 
 
 def refuse(names: Iterable[str], reason: str, remedy: str = "omit it") -> None:
-    """Checks that flags without effect are not given, on the command line or in a flagfile.
+    """Raises UserError if one of some flags, which have no effect, is given on the command line or in a flagfile.
 
     Args:
       names: names of the flags; those that are not defined are skipped.
       reason: why they have no effect, such as 'with --plot=none'.
-
-    Raises:
-      UserError: one is given.
     """
     for name in names:
         if name in flags.FLAGS and flags.FLAGS[name].present:
@@ -25,10 +22,6 @@ def refuse(names: Iterable[str], reason: str, remedy: str = "omit it") -> None:
 
 
 def refuse_others(used: Iterable[str], groups: dict[str, list[str]], reason: str) -> None:
-    """Checks that no flag of a subcommand is given other than those that are used.
-
-    Raises:
-      UserError: another one is given.
-    """
+    """Raises UserError if a flag of a subcommand is given other than those that are used."""
     kept = set(used)
     refuse((name for names in groups.values() for name in names if name not in kept), reason)

@@ -15,24 +15,14 @@ from fedwin.algorithms import ALGORITHMS, common
 
 
 class Controls(NamedTuple):
-    """Server state.
-
-    Attributes:
-      c: sum of the clients' controls, times its share.
-      seen: number of clients that have taken part.
-    """
+    """Server state: sum of the clients' controls times its share, and number of clients that have taken part."""
 
     c: Any
     seen: Any
 
 
 class Row(NamedTuple):
-    """Row of a client.
-
-    Attributes:
-      c: its control.
-      seen: whether it has taken part.
-    """
+    """Row of a client: its control, and whether it has taken part."""
 
     c: Any
     seen: Any
@@ -56,8 +46,6 @@ def scaffold_variant(
     """SCAFFOLD with another control, sum of controls, damping, or start: direction g(y) + damping (total_c - c_i).
 
     Args:
-      setting: the run's core.Setting.
-      solve: the local solver.
       control: new c_i: 'path' (option II: mean gradient along the path) or 'norm' (rescaled to the norm of the full
         gradient at x, option I).
       own: factor of the client's own control in the direction; 0 leaves it out: g(y) + c.

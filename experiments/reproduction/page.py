@@ -14,24 +14,12 @@ from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
 from ..papers.remarks import FOLDER, rows_of
 from ..papers.survey.scaffold import HYPOTHESES, TABLE5
 from ..tables.formats import markdown_table
-from . import pictures, tables
+from . import pictures, tables, verdicts
 from .command import QUEUE, duration, progress
 from .numbers import Value, values
 from .results import IN_CHECKOUT, RESULTS, Results, stored
 from .runs import all_tasks
-from .verdicts import (
-    CONTRADICTED,
-    HOLDS,
-    OPEN,
-    READINGS,
-    RULE,
-    WORDS,
-    Verdict,
-    corrected,
-    figure_verdicts,
-    verdict,
-    verdicts,
-)
+from .verdicts import Verdict
 
 PAGE, SCAFFOLD = "RESULTS.md", "scaffold.md"
 SCALES = ("paper", "trend")
@@ -66,11 +54,7 @@ def write(out_dir: pathlib.Path) -> None:
 
 
 def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
-    """Draws the pictures, writes the numbers, and returns the pages: path relative to the folder's parent -> text.
-
-    Raises:
-      UserError: no results are stored.
-    """
+    """Draws the pictures, writes the numbers, and returns path -> text of pages; raises UserError without results."""
     writer = _Pages(folder)
     if not any(results.packed for results in writer.stored.values()):
         raise UserError("there are no stored results; those of the project are in its repository and in its wheel.")
@@ -82,11 +66,7 @@ def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
 
 
 class _Pages:
-    """Writes the pages; records, numbers and verdicts are read once.
-
-    Args:
-      folder: folder above pictures and numbers.
-    """
+    """Writes the pages, with pictures and numbers below a folder; records, numbers and verdicts are read once."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
@@ -104,10 +84,10 @@ class _Pages:
         found: list[tuple[str, Verdict]] = []
         for item in _items(paper):
             if isinstance(item, Item):
-                found += [(item.name, each) for each in verdicts(item, self.numbers(item.name, scale))]
+                found += [(item.name, each) for each in verdicts.verdicts(item, self.numbers(item.name, scale))]
             elif isinstance(item, Analysis):
                 source = self.stored[scale].figure(file_stem(item))
-                found += [(item.name, each) for each in figure_verdicts(item, scale, source)]
+                found += [(item.name, each) for each in verdicts.figure_verdicts(item, scale, source)]
         return found
 
     def _distinct(self, paper: str, scale: str = "trend") -> list[tuple[str, Verdict]]:
@@ -122,11 +102,11 @@ class _Pages:
         rows = []
         for paper, (title, _) in TITLES.items():
             counter = collections.Counter(each.word for _, each in self._distinct(paper))
-            counts = (str(counter[word]) for word in WORDS)
+            counts = (str(counter[word]) for word in verdicts.WORDS)
             rows.append((f"[{title}]({self.folder.name}/{paper}.md)", *counts, f"{self._hours(paper):.1f}"))
         found = {title: [each for _, each in self._distinct(paper)] for paper, (title, _) in TITLES.items()}
         found["The four papers as one family of tests"] = sum(list(found.values())[:-1], [])
-        tests = [(title, *map(str, corrected(each).values())) for title, each in found.items()]
+        tests = [(title, *map(str, verdicts.corrected(each).values())) for title, each in found.items()]
         steps = []
         for step in QUEUE:
             done, cells = progress(step, self.stored["paper"])
@@ -137,8 +117,8 @@ class _Pages:
         own = f"Why SCAFFOLD stays behind FedAvg on CIFAR-10 at 16x16 with one class per client: {where}."
         return _filled(
             PAGE.lower(),
-            claims=markdown_table(("page", *WORDS, "hours"), rows),
-            rule=RULE,
+            claims=markdown_table(("page", *verdicts.WORDS, "hours"), rows),
+            rule=verdicts.RULE,
             corrected=markdown_table(("page", "decided", "Holm", "Benjamini-Hochberg"), tests),
             scaffold=own if self.scaffold() else "",
             headlines="\n\n".join(filter(None, map(self._headlines, TITLES))),
@@ -150,7 +130,7 @@ class _Pages:
         """Returns the verdicts of a paper that are decided; '' without any."""
         lines = []
         for scale in SCALES:
-            for word in (HOLDS, CONTRADICTED):
+            for word in (verdicts.HOLDS, verdicts.CONTRADICTED):
                 by_item: dict[str, list[Verdict]] = {}
                 for name, each in self._distinct(paper, scale):
                     if each.word == word:
@@ -189,7 +169,7 @@ class _Pages:
         if not any(map(_trained, numbers)):
             return ""
         claims = zip(HYPOTHESES, TABLE5.stated, strict=True)
-        rows = [(line[0], claim.text, str(verdict(claim, numbers)), line[-1]) for line, claim in claims]
+        rows = [(line[0], claim.text, str(verdicts.verdict(claim, numbers)), line[-1]) for line, claim in claims]
         trained = [number for number in numbers if number.by_seed]
         return _filled(
             SCAFFOLD,
@@ -222,7 +202,7 @@ class _Pages:
 
     def _claims(self, paper: str) -> str:
         """Returns a line per claim of a paper, decided ones first."""
-        order = {word: place for place, word in enumerate((CONTRADICTED, HOLDS, OPEN))}
+        order = {word: place for place, word in enumerate((verdicts.CONTRADICTED, verdicts.HOLDS, verdicts.OPEN))}
         ranked = []
         for (name, trend), (_, own) in zip(self.verdicts(paper, "trend"), self.verdicts(paper, "paper"), strict=True):
             rank = min(order.get(each.word, len(order)) for each in (trend, own))
@@ -242,7 +222,7 @@ class _Pages:
             blocks = [f"### {item.name} ({scale}): {item.titled(scale)}"]
             blocks += [f"Stand-in: {item.standin}"] if scale == "trend" and item.standin else []
             if item.claims:
-                seeds = list(figure_files.read(source)[0][READINGS])
+                seeds = list(figure_files.read(source)[0][verdicts.READINGS])
                 over = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
                 blocks.append(f"Shown: seed {seeds[0]}. Claims: over {over}.")
             picture = f"![{item.titled(scale)}]({path.relative_to(self.folder)})"

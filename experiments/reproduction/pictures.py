@@ -45,11 +45,7 @@ def _label(item: Item, cell: Cell) -> str:
 
 
 def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
-    """Returns the seeds that all lines of a panel have; all seeds if they have none in common.
-
-    Args:
-      available: seeds of each line; lines without any are left out.
-    """
+    """Returns the seeds that all lines of a panel have, of those with any; all seeds if they have none in common."""
     each = [set(seeds) for seeds in available if seeds]
     return (set.intersection(*each) or set.union(*each)) if each else set()
 

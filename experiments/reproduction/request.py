@@ -24,13 +24,10 @@ from .work import BudgetSpent, launch, work
 
 
 def seconds_of(text: str) -> float | None:
-    """Returns a duration such as '2h' in seconds; None for ''.
+    """Returns a duration such as '2h' in seconds, None for ''; raises UserError for another text.
 
     >>> seconds_of("20m")
     1200.0
-
-    Raises:
-      UserError: the text is not a duration.
     """
     if not text:
         return None
@@ -65,11 +62,7 @@ class Request:
 
     @classmethod
     def from_flags(cls, values: Any) -> "Request":
-        """Returns the request of a command line.
-
-        Raises:
-          UserError: a value is invalid.
-        """
+        """Returns the request of a command line; raises UserError if a value is invalid."""
         names = ("scale", "data_dir", "dry_run", "from_results", "keep", "afresh", "seeds_at_once")
         if not all(text.isascii() and text.isdecimal() for text in values.seeds):
             raise UserError(f"seeds={','.join(values.seeds)}: seeds are whole numbers, such as 0,1,2.")
@@ -93,11 +86,7 @@ class Request:
         return Results(self.scale, *own, *kept)
 
     def check(self) -> None:
-        """Checks that out_dir can be used, and that results can be stored if they are to be; creates nothing.
-
-        Raises:
-          UserError: out_dir is a run's directory, or below a file; or there are no results to draw or to add to.
-        """
+        """Raises UserError if out_dir can't hold runs, or no results can be drawn or added to; creates nothing."""
         check_folder(self.out_dir)
         if self.keep and not IN_CHECKOUT:
             raise UserError("--keep stores results in a checkout of the repository; this package is installed.")
@@ -108,14 +97,7 @@ class Request:
             )
 
     def execute(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
-        """Plans, trains, writes and draws.
-
-        Args:
-          cells: name of a table -> the requested cells.
-
-        Raises:
-          UserError: runs were rejected, after all others were trained.
-        """
+        """Plans, trains, writes and draws tables, of which `cells` are requested; UserError if runs were rejected."""
         self.check()
         directories = [] if self.from_results else self.directories(items, cells)
         if self.launcher is not None and not self.launcher.jobs:

@@ -132,11 +132,7 @@ def rounded(value: Any, decimals: int | None = None) -> Any:
 
 @functools.cache
 def provenance(dataset: str, data_dir: str) -> Json:
-    """Returns numbers of examples and checksum of a data set, and the part of it that is loaded ('' for all).
-
-    Raises:
-      UserError: it can't be read.
-    """
+    """Returns numbers of examples, checksum and loaded part ('': all) of a data set; UserError if it can't be read."""
     loaded = data.load(dataset, data_dir)
     return {
         "train": len(loaded.train["y"]),

@@ -213,6 +213,11 @@ class RunDirectory:
     seeds_at_once: int = 1
 
     @property
+    def label(self) -> str:
+        """Its algorithm, and up to four tables and figures that read it."""
+        return f"{self.task.run.config().algorithm} for {', '.join(sorted(self.task.uses)[:4])}"
+
+    @property
     def finished(self) -> bool:
         """Whether all its seeds have been trained."""
         return (self.path / "summary.json").is_file()

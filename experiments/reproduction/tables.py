@@ -17,15 +17,7 @@ from ..papers.measures import NATS, SHARE
 from ..papers.remarks import explanations
 from ..papers.trajectories import Run
 from ..records import Json
-from ..tables.formats import (
-    HALF_WIDTH,
-    MIN_SEEDS,
-    interval_bounds,
-    markdown_table,
-    mean_and_half_width,
-    seed_count,
-    write_csv,
-)
+from ..tables import formats
 from . import verdicts
 from .numbers import AGREES, NEAR, Position, Value
 from .results import MODEL, Results, portable
@@ -63,7 +55,7 @@ def write_numbers(item: Item, results: Results, numbers: list[Value], path: path
                 "MB sent": megabytes(results, value),
             }
         rows.append(row)
-    write_csv(path, rows)
+    formats.write_csv(path, rows)
 
 
 def _csv_row(results: Results, value: Value) -> dict[str, Any]:
@@ -246,15 +238,11 @@ def _grid(item: Item, numbers: list[Value], cells: dict[Position, str]) -> str:
     heads = [(headings[column.name], variant.title) for column, variant in pairs]
     titles = [": ".join(head) if several else head[0] for head in heads]
     rows = [[row.title, *(text(row, pair) for pair in pairs)] for row in item.rows]
-    return markdown_table(["", *titles], [row for row in rows if any(row[1:])])
+    return formats.markdown_table(["", *titles], [row for row in rows if any(row[1:])])
 
 
 def section(item: Item, results: Results, numbers: list[Value], pictures: Iterable[str | pathlib.Path] = ()) -> str:
-    """Returns an item's section of the report in Markdown.
-
-    Args:
-      pictures: paths of its pictures, relative to the report.
-    """
+    """Returns an item's section of the report in Markdown; paths of pictures are relative to it."""
     scale, trained = results.scale, [value for value in numbers if value.by_seed]
     blocks = [f"### {item.name} ({scale}): {item.titled(scale)}"]
     if scale == "trend" and item.standin:
@@ -301,10 +289,10 @@ def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval
 def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
     text = (
-        f"For one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
-        f"difference from the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. "
-        "(n) is the number of seeds, 'n of m' where the others diverged; fewer than three have no interval. MB sent "
-        "are those of the seed with the most."
+        f"For one seed: {_descriptions(item, numbers)}. Shown: mean over n seeds, +- {formats.HALF_WIDTH}; in "
+        f"parentheses the difference from the model of {item.rows[0].title} in the same column, seed by seed, and its "
+        "95 % interval. (n) is the number of seeds, 'n of m' where the others diverged; fewer than three have no "
+        "interval. MB sent are those of the seed with the most."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
     digits: dict[Position, int] = {
@@ -316,11 +304,11 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
 
 def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
     """Returns '81.20 +- 0.30 (n = 5) (+1.20, [+0.50, +1.90])', or '(+1.20)' with too few seeds."""
-    text = mean_and_half_width(mean, 1, digits)
-    text += f" (n = {seed_count(mean)})" if mean.seeds and "(n =" not in text else ""
+    text = formats.mean_and_half_width(mean, 1, digits)
+    text += f" (n = {formats.seed_count(mean)})" if mean.seeds and "(n =" not in text else ""
     if difference is None or difference.mean is None:
         return text
-    bounds = "" if difference.seeds < MIN_SEEDS else f", {interval_bounds(difference, 1, digits)}"
+    bounds = "" if difference.seeds < formats.MIN_SEEDS else f", {formats.interval_bounds(difference, 1, digits)}"
     return f"{text} ({difference.mean:+.{digits}f}{bounds})"
 
 
@@ -347,7 +335,7 @@ def _costs(results: Results, item: Item, numbers: list[Value]) -> str:
         shown = "; ".join(f"`{flags}`{name}" for flags, name in names.items())
         rows.append([row.title, shown, *(number(column[index], 1) for column in same_costs)])
     heads = [f"MB sent: {'; '.join(titles)}" for titles in same_costs.values()]
-    return markdown_table(["", "runs with", *heads], rows)
+    return formats.markdown_table(["", "runs with", *heads], rows)
 
 
 def _flags(config: Config) -> str:

@@ -393,11 +393,7 @@ def readings(figure: Json) -> Readings:
 
 
 def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> list[Verdict]:
-    """Returns a verdict on each of a figure's claims; those of a figure that is not stored are not tested.
-
-    Args:
-      path: file of its data; None: not stored.
-    """
+    """Returns a verdict on each of a figure's claims, by the file of its data; without one none is tested."""
     by_seed: dict[str, Readings] = stored.read(path)[0].get(READINGS, {}) if path is not None else {}
     data = ", ".join(dict.fromkeys(filter(None, item.stand_ins(scale))))
     # Two figures may show the same models.

@@ -36,11 +36,7 @@ class BudgetSpent(Exception):
 
 @functools.cache
 def missing(dataset: str, data_dir: str, scale: str = "") -> str:
-    """Returns why a data set can't be used at a scale; '' if it can.
-
-    Args:
-      scale: at 'paper' it must be complete: numbers of a subset do not reproduce printed ones.
-    """
+    """Returns why a data set can't be used at a scale; '' if it can. At paper scale it must be complete."""
     try:
         subset = data.describe_subset(dataset, data.load(dataset, data_dir))
     except UserError as error:
@@ -109,9 +105,7 @@ def work(
                 elif directory.ready and not directory.finished:
                     if spent.is_set():
                         raise BudgetSpent
-                    uses = ", ".join(sorted(directory.task.uses)[:4])
-                    number = total - len(pending) + 1
-                    print(f"[{number}/{total}] {directory.task.run.config().algorithm} for {uses}")
+                    print(f"[{total - len(pending) + 1}/{total}] {directory.label}")
                     try:
                         config = directory.config(data_dir)
                         if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
@@ -143,8 +137,8 @@ def launch(
     ready = lambda directory: lambda: directory.ready
     for each in directories:
         if not each.finished:
-            config, uses = each.config(data_dir), ", ".join(sorted(each.task.uses)[:4])
-            jobs[each.path] = launching.Job(f"{config.algorithm} for {uses}", config, ready(each))
+            config = each.config(data_dir)
+            jobs[each.path] = launching.Job(each.label, config, ready(each))
             if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
                 refused[jobs.popitem()[0]] = reason
     return refused | launching.launch(launcher, jobs, folder)

@@ -107,11 +107,7 @@ def config_of(path: pathlib.Path) -> Config:
 
 
 def runs_of(folder: pathlib.Path) -> dict[pathlib.Path, Record]:
-    """Returns the runs of an entry: the directories below its folder or, without any, its packed runs.
-
-    Raises:
-      UserError: none, or not those of the entry's flags, unfinished, too slow, or with missing seeds.
-    """
+    """Returns an entry's runs, directories or else packed ones; raises UserError if they break a rule for entries."""
     places = records.run_directories(folder) or sorted(folder.glob(f"*{records.SUFFIX}"))
     found = {path: records.read(path) for path in places}
     seeds = sorted(seed for record in found.values() for seed in record.seeds)

@@ -101,11 +101,7 @@ def megabytes(lines: Iterable[dict[str, Any]], seeds: Iterable[int]) -> float | 
 
 
 def megabytes_of(config: Config, summary: Summary) -> float | None:
-    """Returns the traffic in MB of the seeds of a run that did not diverge.
-
-    Raises:
-      UserError: the evaluations have been altered.
-    """
+    """Returns the traffic in MB of a run's seeds that did not diverge; raises UserError for altered evaluations."""
     converged = [seed for seed, entry in summary["seeds"].items() if entry["last"] is not None]
     return megabytes(read_lines(os.path.join(config.out_dir, "metrics.jsonl")), converged)
 

@@ -79,11 +79,7 @@ def seed_count(interval: Interval) -> str:
 
 
 def check_folder(folder: pathlib.Path) -> None:
-    """Checks that a folder can hold several runs and their tables; creates nothing.
-
-    Raises:
-      UserError: it is the directory of a run, or a file is in its place.
-    """
+    """Raises UserError if a folder can't hold several runs and their tables; creates nothing."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise UserError(f"out_dir={folder} can't be made (Not a directory); choose another --out_dir.")

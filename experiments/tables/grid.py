@@ -52,11 +52,7 @@ def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def fields_of(texts: Sequence[str]) -> dict[str, tuple[dataclasses.Field, list[str]]]:
-    """Returns field -> (its definition, texts of its values) for the values of --grid.
-
-    Raises:
-      UserError: there is none, no such flag, it can't be an axis, or an axis or a value is empty or given twice.
-    """
+    """Returns field -> (its definition, texts of its values) of --grid; raises UserError for an invalid axis."""
     found: dict[str, tuple[dataclasses.Field, list[str]]] = {}
     for text in texts:
         flag, equals, rest = text.partition("=")
@@ -93,14 +89,7 @@ def _meaning(piece: str) -> object:
 
 
 def value_of(field: dataclasses.Field, piece: str, text: str) -> Any:
-    """Returns the value of a field that a piece of an axis stands for; a list for a repeated flag.
-
-    Args:
-      text: the axis, for messages.
-
-    Raises:
-      UserError: it does not have the field's type.
-    """
+    """Returns a field's value of a piece of the axis `text`, a list of a repeated flag; UserError for another type."""
     if isinstance(default_of(field), list):
         return [] if piece == NONE else [piece]
     try:

@@ -98,11 +98,7 @@ def optuna(
 
 
 def parse(texts: Sequence[str]) -> Space:
-    """Returns the space of the values of --grid: of each axis, values as in a grid, or a range.
-
-    Raises:
-      UserError: an invalid axis, or one that is given twice.
-    """
+    """Returns the space of --grid: of an axis values as in a grid, or a range; raises UserError for an invalid one."""
     space = grid.fields_of(texts)
     for field, pieces in space.values():
         for piece in pieces:
@@ -228,11 +224,7 @@ class Search:
         sweeps.check_runs(self.recorded().configs)
 
     def run(self) -> sweeps.Sweep:
-        """Runs the trials that are left; returns all, in their order.
-
-        Raises:
-          UserError: a run is rejected.
-        """
+        """Runs the trials that are left; returns all, in their order; raises UserError if a run is rejected."""
         while True:
             try:
                 with locked(self.base.out_dir):  # while a process draws, no other one does
@@ -303,11 +295,7 @@ class Search:
             self.study.tell(trial, score.mean, skip_if_finished=True)
 
     def recorded(self) -> sweeps.Sweep:
-        """Returns the trials that have ended, without those that failed, in their order.
-
-        Raises:
-          UserError: the run of one is gone.
-        """
+        """Returns the trials that have ended, but for failed ones, in order; raises UserError if a run is gone."""
         sweep = sweeps.Sweep(
             {name: pieces for name, (_, pieces) in self.space.items()}, {}, {}, {}, self.select, self.readout
         )

@@ -30,12 +30,7 @@ Results = Mapping[tuple[str, ...], Interval]
 
 
 class Scale(NamedTuple):
-    """How the metric that runs are ranked by is written.
-
-    Attributes:
-      name: axis label, with the unit.
-      smaller: whether lower values are better, as for losses.
-    """
+    """How the metric that runs are ranked by is written: axis label with the unit; `smaller` is better for losses."""
 
     name: str
     factor: float

@@ -92,11 +92,7 @@ def run_all(configs: Mapping[str, Config]) -> dict[str, Summary]:
 
 
 def score(summary: Summary, select: str, readout: str = PLAIN) -> Interval:
-    """Returns the interval over seeds of the metric that a run is ranked by.
-
-    Raises:
-      UserError: the run has no such metric.
-    """
+    """Returns the interval over seeds of the metric that a run is ranked by; raises UserError if it has none."""
     check_metric(summary["over_seeds"], readout, select)
     return mean_interval(by_seed(summary, readout, select))
 
