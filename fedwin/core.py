@@ -85,8 +85,8 @@ class Client(NamedTuple):
       staleness: server steps between the start and the arrival of an asynchronous client, int32 []; None for 0.
     """
 
-    id: jax.Array
-    slot: jax.Array
+    id: Array
+    slot: Array
     size: jax.Array
     weight: jax.Array
     key: jax.Array

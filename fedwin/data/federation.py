@@ -35,27 +35,26 @@ class Store(NamedTuple):
     info: tree.PyTree
     weight: jax.Array
 
-    def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True) -> core.Client:
+    def client(self, place: core.Cohort, *, key, round, state, stats, n_max: int) -> core.Client:
         """Builds the view of one client that algorithms get; may be traced.
 
         Args:
-          row: its row in this store, int32 [].
-          slot: its row in the client table, int32 [].
+          place: its place in a cohort, arrays []; one without a client gets size 0.
           round: number of completed rounds, int32 [].
           n_max: length of the padded index, at least the client's number of examples.
-          present: False for padding, which gets size 0.
 
         Returns:
           The core.Client. Its index has n_max entries; the first `size` are valid.
         """
         # Rows exist, so their sign is not tested.
         at = lambda leaf, k: jnp.asarray(leaf).at[k].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        row = place.rows
         begin = at(self.offset, row)
-        size = jnp.where(present, at(self.offset, row + 1) - begin, 0)
+        size = jnp.where(place.present, at(self.offset, row + 1) - begin, 0)
         positions = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
         return core.Client(
-            id=id,
-            slot=slot,
+            id=place.ids,
+            slot=place.slots,
             size=size,
             weight=at(self.weight, row),
             key=key,
@@ -65,6 +64,9 @@ class Store(NamedTuple):
             state=state,
             stats=stats,
             examples=self.examples,
+            importance=place.importance,
+            work=place.work,
+            staleness=place.staleness,
         )
 
 

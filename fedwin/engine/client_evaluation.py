@@ -140,8 +140,7 @@ class ProbedClient(NamedTuple):
     """Inputs of the pass that differ by client, with a leading axis C.
 
     Attributes:
-      place: the cohort; its rows are those of the evaluation examples.
-      training_row: row of the store of training examples, int32.
+      place: the cohort; its rows are those of the evaluation examples, `training_row` that of the training examples.
       state: row of the client table; empty where no model depends on it.
     """
 
@@ -155,9 +154,7 @@ class ProbeInputs(NamedTuple):
 
     Attributes:
       models: the evaluated models, leaves [M, ...]; the first is that of the algorithm.
-      round: completed rounds, int32 [].
-      key: the run's key.
-      examples: evaluation examples.
+      key: data of a key of the run.
       training: training examples; None where no client trains.
     """
 
@@ -178,12 +175,9 @@ class ClientProbe:
       apply: (Variables, batch) -> logits.
       measure: (logits, batch) -> metric -> Mean.
       batches: division of a client's evaluation examples.
-      n_max: examples of the largest client.
-      n_max_training: training examples of the largest client.
+      n_max: examples of the largest client; n_max_training: its training examples.
       client_model: the algorithm's, or None.
-      personalizers: the run's.
       strategy: how the clients of a block are executed; its chunk must be a number.
-      changes: changes of the clients' examples.
     """
 
     apply: Callable
@@ -200,8 +194,7 @@ class ClientProbe:
         """Evaluates a block of clients; may be traced.
 
         Args:
-          models: name -> model.
-          run: the state that they were read from.
+          models: name -> model, read from the state `run`.
           examples: store of the evaluation examples.
           training: store of the training examples; None without personalizers.
           cohort: the clients, arrays [C]; its rows are those of `examples`.
@@ -229,19 +222,10 @@ class ClientProbe:
         return (), results
 
     def _view(self, shared: ProbeInputs, store: PyTree, own: ProbedClient, row, n_max: int, first: int = 0):
-        number = own.place.ids
+        place = own.place._replace(rows=row, slots=own.place.ids)
         key = jax.random.fold_in(jax.random.wrap_key_data(shared.key), shared.round)
-        client = store.client(
-            id=number,
-            row=row,
-            slot=number,
-            key=jax.random.fold_in(key, number),
-            round=shared.round,
-            state=own.state,
-            stats=(),
-            n_max=n_max,
-            present=own.place.present,
-        )
+        key = jax.random.fold_in(key, place.ids)
+        client = store.client(place, key=key, round=shared.round, state=own.state, stats=(), n_max=n_max)
         return self.changes.of_client(client, shared.round - 1, first)
 
     def _measured(self, model: Variables, client) -> dict[str, Mean]:

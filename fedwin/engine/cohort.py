@@ -20,14 +20,7 @@ PACKED_BYTES = 1 << 20
 
 
 class SharedInputs(NamedTuple):
-    """Inputs that all clients of a phase share.
-
-    Attributes:
-      down: broadcast by the server.
-      stats: the model's statistics.
-      round: completed rounds, int32 [].
-      store: the clients' data; a ShardedStore if it is split over a mesh.
-    """
+    """Inputs that all clients of a phase share; `down` is what the server broadcasts to them."""
 
     down: PyTree
     stats: PyTree
@@ -36,13 +29,7 @@ class SharedInputs(NamedTuple):
 
 
 class ClientInputs(NamedTuple):
-    """Inputs that differ by client, with a leading axis C.
-
-    Attributes:
-      place: the cohort, without its size.
-      key: PRNG key of this phase.
-      state: row of the client table before this phase.
-    """
+    """Inputs of a phase that differ by client, with a leading axis C; `place` is the cohort, without its size."""
 
     place: core.Cohort
     key: jax.Array
@@ -50,12 +37,7 @@ class ClientInputs(NamedTuple):
 
 
 class StackedRow(NamedTuple):
-    """Row and message of every client, with a leading axis C, where messages are not summed.
-
-    Attributes:
-      state: row of the client table; () leaves it as it is.
-      message: the client's; zeros for padding.
-    """
+    """Row of the client table and message (zeros for padding) of every client [C, ...], where these are not summed."""
 
     state: PyTree
     message: PyTree
@@ -70,25 +52,16 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
 
     def one(shared: SharedInputs, own: ClientInputs):
         assert isinstance(shared.store, Store)
-        place = own.place
         client = shared.store.client(
-            id=place.ids,
-            row=place.rows,
-            slot=place.slots,
-            key=own.key,
-            round=shared.round,
-            state=own.state,
-            stats=shared.stats,
-            n_max=n_max,
-            present=place.present,
-        )._replace(importance=place.importance, work=place.work, staleness=place.staleness)
+            own.place, key=own.key, round=shared.round, state=own.state, stats=shared.stats, n_max=n_max
+        )
         update = client_part(shared.down, client)
         stats = None
         if not tree.is_empty(update.stats):
             stats = core.mean(update.stats, core.aggregation_weight(client, weighting))
         summed = (update.message, stats, update.metrics)
         # where, not multiply: values of padding may be NaN.
-        summed = tree.map(lambda x: jnp.where(place.present, x, jnp.zeros_like(x)), summed)
+        summed = tree.map(lambda x: jnp.where(own.place.present, x, jnp.zeros_like(x)), summed)
         if stacked:
             message, *others = summed
             return (None, *others), StackedRow(update.state, message)
@@ -102,7 +75,8 @@ def client_shapes(store: Store, row: PyTree, stats: PyTree, n_max: int) -> core.
 
     def one(store, row, stats):
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-        return store.client(id=zero, row=zero, slot=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
+        place = core.Cohort(zero, True, zero, zero)
+        return store.client(place, key=key, round=zero, state=row, stats=stats, n_max=n_max)
 
     return jax.eval_shape(one, store, row, stats)
 
@@ -161,7 +135,6 @@ def map_cohort(function: Callable, shared, own, strategy: Strategy):
       function: (shared, own) -> (values to sum, row), as from `client_function`.
       shared: inputs that all clients share; of a ShardedStore in them, every device's part is its own.
       own: inputs that differ by client [C, ...]; C must be a multiple of strategy.multiple.
-      strategy: how the cohort is mapped.
 
     Returns:
       (sums, rows [C, ...]).

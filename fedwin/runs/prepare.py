@@ -176,9 +176,8 @@ class PreparedRun:
                 blank = {name: np.zeros((1, *each.shape[1:]), each.dtype) for name, each in self.dataset.test.items()}
                 test = evaluate.batches(blank, 1)
                 of_rule.value(self.probe(Strategy())(models, (test, test) if self.config.eval_val else test))
-            learner = store.client(
-                id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
-            )
+            first = jax.tree.map(lambda leaf: leaf[0], cohort)
+            learner = store.client(first, key=run.key, round=run.round, state=(), stats=(), n_max=n_max)
             return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
 
         own = own_parts(self.config)

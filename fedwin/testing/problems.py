@@ -81,17 +81,9 @@ class Problem(NamedTuple):
 
     def client(self, id: int, state=(), round: int = 0) -> core.Client:
         """Returns a client as an algorithm's client function sees it."""
-        number = lambda i: jnp.asarray(i, jnp.int32)
-        return self.store.client(
-            id=number(id),
-            row=id,
-            slot=number(id),
-            key=jax.random.fold_in(KEY, id),
-            round=number(round),
-            state=state,
-            stats=self.variables.stats,
-            n_max=self.n_max,
-        )
+        place, round = jax.tree.map(jnp.asarray, (core.Cohort.of(id), np.int32(round)))
+        key, stats = jax.random.fold_in(KEY, id), self.variables.stats
+        return self.store.client(place, key=key, round=round, state=state, stats=stats, n_max=self.n_max)
 
     def start(self, algorithm, observers=None) -> engine.RunState:
         """Returns the RunState before the first round."""

@@ -110,7 +110,7 @@ def test_asynchronous_clients_have_the_examples_of_their_start():
     late = asynchronous(changed, server, lambda: 2)
     down = late.init(p.variables.params, RUN_KEY).own
     for round, staleness in ((1, 0), (1, 1), (2, 1), (2, 2)):
-        c = p.store.client(id=0, row=0, slot=0, key=RUN_KEY, round=round, state=(), stats=(), n_max=3)
+        c = p.store.client(core.Cohort.of(0), key=RUN_KEY, round=round, state=(), stats=(), n_max=3)
         late_one = c._replace(info={RUN: jax.random.key_data(RUN_KEY)}, staleness=jnp.int32(staleness))
         seen[round - staleness] = late.phases[0].client(down, late_one).message.tolist()
     assert seen[0] == p.store.examples["y"][:3].tolist() != seen[1]
