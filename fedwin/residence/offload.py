@@ -16,15 +16,11 @@ class Offload:
 
     Only one thread touches the store, so records are read and written in the order of the calls.
 
-    In a process that owns no store, reading returns zeros and writing does nothing.
-
     Args:
-      store: the record store, or None.
-      layout: layout of a record.
       room: upper bound on the number of records that a dispatch needs.
     """
 
-    def __init__(self, store: RecordStore | None, layout: RecordLayout, room: int):
+    def __init__(self, store: RecordStore, layout: RecordLayout, room: int):
         self.store, self.layout, self.room = store, layout, room
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: tuple[bytes, concurrent.futures.Future] | None = None
@@ -37,8 +33,6 @@ class Offload:
 
     def prefetch(self, numbers: np.ndarray) -> None:
         """Starts to read the records of the next dispatch, except those that the present one changes."""
-        if self.store is None:
-            return
         records, self._unused = self._unused or self.layout.blank(self.room), None
         self._prefetched = numbers.tobytes(), self._thread.submit(self._read, numbers, self._changing, records)
 
@@ -53,8 +47,6 @@ class Offload:
           (arrays [room, ...], one per field, with the records that the store has; which of `numbers` these are, bool
           [n]).
         """
-        if self.store is None:
-            return self.layout.blank(self.room), np.ones(len(numbers), bool)
         if self._prefetched is None or self._prefetched[0] != numbers.tobytes():
             self.prefetch(numbers)
         assert self._prefetched is not None
@@ -80,19 +72,17 @@ class Offload:
     def write_back(self, numbers: np.ndarray, records: Records) -> None:
         """Writes records [n, ...] in the background; re-raises the previous write's error."""
         self._wait()
-        if self.store is None:
-            return
         self._returned = numbers, records
         self._written = self._thread.submit(self.store.write, numbers, records)
 
     def commit(self, round: int) -> Reference | None:
         """Ends a snapshot after all records are written; None if a checkpoint has to hold the records itself."""
         self._wait()
-        return None if self.store is None else self._thread.submit(self.store.commit, round).result()
+        return self._thread.submit(self.store.commit, round).result()
 
     def restore(self, snapshot: Snapshot | None, numbers: np.ndarray, read: Callable[[slice], Records]) -> None:
         """Resumes from a snapshot of the store, or copies the records of a checkpoint into it."""
-        if self.store is None or self.store.resume(snapshot):
+        if self.store.resume(snapshot):
             return
         for start in range(0, len(numbers), COPIED):
             some = slice(start, start + COPIED)
@@ -100,14 +90,12 @@ class Offload:
 
     def reclaim(self) -> None:
         """Makes the space of records available that only removed checkpoints needed."""
-        if self.store is not None:
-            self._thread.submit(self.store.reclaim).result()
+        self._thread.submit(self.store.reclaim).result()
 
     def close(self) -> None:
         """Stops the thread and closes the store."""
         self._thread.shutdown(cancel_futures=True)
-        if self.store is not None:
-            self.store.close()
+        self.store.close()
 
     def _wait(self) -> None:
         """Waits until records are written; re-raises the error of the write."""
@@ -123,7 +111,6 @@ class Offload:
         return records, stored, skipped
 
     def _read_into(self, numbers: np.ndarray, records: Records, places: np.ndarray) -> np.ndarray:
-        assert self.store is not None
         stored = self.store.contains(numbers)
         self.store.read(numbers[stored], records, places[stored])
         return stored

@@ -4,7 +4,7 @@ A ring buffer is a table whose clients are slot numbers: vector (or model) numbe
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,16 @@ import numpy as np
 from fedwin import multi_process, tree
 from fedwin.core import Cohort
 from fedwin.errors import UserError
-from fedwin.residence.blockwise import AnyArray
 from fedwin.residence.offload import Offload
-from fedwin.residence.rows import ClientTable
+from fedwin.residence.rows import ClientTable, Place
 from fedwin.residence.saved import SnapshotRing
-from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, Reference, record_layout
+from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, record_layout
 from fedwin.tree import PyTree
 from fedwin.window import Delay, PartialRing, Window, is_window
 from fedwin.wrappers.asynchronous import OLD_MODELS, OldModels
+
+# (name, layout of a vector, slots) -> record store.
+Stores = Callable[[str, RecordLayout, int], RecordStore]
 
 
 def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
@@ -94,97 +96,60 @@ class OffloadedWindows(ClientTable):
     Args:
       table: the client table.
       run: a fresh state, whose offloaded ring buffers are PartialRings.
-      store: (name, layout of a vector, slots) -> record store, or None in a process that owns none.
-      place: (values, shardings or None) -> values on the devices, those of process 0.
       placement: state -> shardings of its leaves, or None.
     """
 
     def __init__(
-        self,
-        table: ClientTable,
-        run: PyTree,
-        store: Callable[[str, RecordLayout, int], RecordStore | None],
-        place: Callable[[PyTree, PyTree], PyTree],
-        placement: Callable[[PyTree], PyTree],
+        self, table: ClientTable, run: PyTree, store: Stores, place: Place, placement: Callable[[PyTree], PyTree]
     ):
         super().__init__(table.num_clients, table.slots)
-        self.table, self.place, self.placement = table, place, placement
-        partial = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, PartialRing)}
-        self.rings = {name: OffloadedRing(name, ring, store) for name, ring in partial.items()}
-        old = old_models_of(run)
-        self.models = None if old is None else OffloadedModels(old, store)
+        self.table, self.placement = table, placement
+        self.rings: list[OffloadedRing | OffloadedModels] = [
+            OffloadedRing(name, ring, store, place) for name, ring in partial_rings(run).items()
+        ]
+        if (old := old_models_of(run)) is not None:
+            self.rings.append(OffloadedModels(old, store, place))
         self._count = 0
 
     def load(self, run, cohort: Cohort, rounds: int):
         run, slots = self.table.load(run, cohort, rounds)
         self._count, placement = rounds, self.placement(run)
-        shardings = {} if placement is None else {name: node.ring for name, node in windows_of(placement).items()}
-
-        def loaded(name, node):
-            if (offloaded := self.rings.get(name)) is None:
-                return node.ring
-            host, sharding = offloaded.load(int(node.count), rounds), shardings.get(name)
-            ring = self.place(host, sharding and dataclasses.replace(sharding, entered=()))
-            offloaded.reuse(host.earlier, ring.earlier)
-            entered = offloaded.entered_buffer(node.ring.entered, sharding and sharding.entered)
-            return dataclasses.replace(ring, entered=entered)
-
-        if self.models is not None:
-            ring = self.models.load(int(run.round), cohort, rounds)
-            run = with_old_models(run, self.place(ring, placement and placement.state.own))
-        return with_rings(run, loaded), slots
+        for ring in self.rings:
+            run = ring.load(run, placement, cohort, rounds)
+        return run, slots
 
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
         self.table.prefetch(cohort, rounds)
-        if self.models is not None:
-            self.models.prefetch(self._count, cohort, rounds)
-        for ring in self.rings.values():
-            ring.prefetch(self._count, rounds)
+        for ring in self.rings:
+            ring.prefetch(self._count, cohort, rounds)
 
     def write_back(self, run) -> None:
         self.table.write_back(run)
-        if self.models is not None:
-            self.models.write_back(run)
-        for name, node in windows_of(run).items():
-            if name in self.rings:
-                self.rings[name].write_back(node)
+        for ring in self.rings:
+            ring.write_back(run)
 
     def checkpoint(self, run):
-        committed = {name: ring.commit(int(run.round)) for name, ring in self.rings.items()}
-        if self.models is not None:
-            run = with_old_models(run, self.models.commit(int(run.round)))
-        return self.table.checkpoint(with_rings(run, lambda name, node: committed.get(name, node.ring)))
+        for ring in self.rings:
+            run = ring.checkpoint(run)
+        return self.table.checkpoint(run)
 
     def checkpoint_form(self, run):
         return self.table.checkpoint_form(without_vectors(run))
 
     def restore(self, saved, run):
-        fresh = {name: node.ring for name, node in windows_of(run).items()}
-
-        def ring(name, node):
-            if name in self.rings:
-                self.rings[name].restore(node.ring, int(node.count))
-                return newest_vectors(fresh[name], node)
-            return node.ring
-
-        if self.models is not None:
-            self.models.restore(saved.state.own)
-            saved = with_old_models(saved, run.state.own)
-        return self.table.restore(with_rings(saved, ring), run)
+        for ring in self.rings:
+            saved = ring.restore(saved, run)
+        return self.table.restore(saved, run)
 
     def reclaim(self) -> None:
         self.table.reclaim()
-        for each in self._offloaded:
-            each.reclaim()
+        for ring in self.rings:
+            ring.offload.reclaim()
 
     def close(self) -> None:
-        for each in self._offloaded:
-            each.close()
+        for ring in self.rings:
+            ring.offload.close()
         self.table.close()
-
-    @property
-    def _offloaded(self) -> list[Offload]:
-        return [each.offload for each in (*self.rings.values(), self.models) if each is not None]
 
 
 def client_table_of(table: ClientTable) -> ClientTable:
@@ -193,15 +158,15 @@ def client_table_of(table: ClientTable) -> ClientTable:
 
 
 class OffloadedRing:
-    """A ring buffer in a record store; in a process without one, it takes part in the exchanges alone."""
+    """A ring buffer in a record store; its methods change that of a state, or serve `OffloadedWindows`' of the name."""
 
-    def __init__(self, name: str, like: PartialRing, store: Callable[[str, RecordLayout, int], RecordStore | None]):
+    def __init__(self, name: str, like: PartialRing, store: Stores, place: Place):
         self.name, self.slots, self.ages, self.rounds = name, like.slots, like.ages, like.rounds
         room, size = like.earlier.shape
         empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         self.like = dataclasses.replace(like, entered=empty(like.entered), earlier=empty(like.earlier))
         layout = record_layout(jax.ShapeDtypeStruct((size,), like.dtype))
-        self.offload = Offload(store(f"{name}.ring", layout, self.slots), layout, room)
+        self.offload, self.place = Offload(store(f"{name}.ring", layout, self.slots), layout, room), place
         # Two buffers for vectors that are pushed: one is written back while the next dispatch fills the other.
         self._spare: jax.Array | None = None
         self._written: jax.Array | None = None
@@ -210,46 +175,41 @@ class OffloadedRing:
     def _slots_of(self, first: int, count: int) -> np.ndarray:
         return (first + np.arange(count)) % self.slots
 
-    def prefetch(self, count: int, following: int) -> None:
+    def prefetch(self, count: int, cohort: Cohort, following: int) -> None:
         """Starts to read for the dispatch of `following` pushes that comes after the present one of `count`."""
         self.offload.prefetch(vectors_leaving(self._base + count, following, self.ages) % self.slots)
 
-    def load(self, base: int, count: int) -> PartialRing:
-        """Returns the vectors of a dispatch as host arrays; `entered` is to come from `entered_buffer`."""
-        self._base = base
-        numbers = vectors_leaving(base, count, self.ages)
+    def load(self, run, placement, cohort: Cohort, rounds: int):
+        """Returns a state with the vectors of a dispatch; `placement` is the state's, or None."""
+        self._base = base = int(windows_of(run)[self.name].count)
+        entered, sharding = partial_rings(run)[self.name].entered, placement and partial_rings(placement)[self.name]
+        numbers = vectors_leaving(base, rounds, self.ages)
         leaving = leaving_indices(base, numbers, self.like)
-        (earlier,), _ = self.offload.load(numbers % self.slots, self._slots_of(base, count))
-        return dataclasses.replace(self.like, entered=(), earlier=earlier, base=np.int32(base), leaving=leaving)
-
-    def entered_buffer(self, entered: jax.Array, sharding) -> jax.Array:
-        """Returns an array on the devices that a dispatch may fill with its vectors; its values do not matter."""
-        if entered is not self._written:
-            return entered
-        spare, self._spare = self._spare, None
-        return jnp.zeros(entered.shape, entered.dtype, device=sharding) if spare is None else spare
-
-    def reuse(self, earlier: np.ndarray, on_devices: jax.Array) -> None:
-        """Takes back an array of `load`'s that was copied to the devices."""
-        start = earlier.ctypes.data
-        pieces = jax.block_until_ready(on_devices).addressable_shards
+        (earlier,), _ = self.offload.load(numbers % self.slots, self._slots_of(base, rounds))
+        host = dataclasses.replace(self.like, entered=(), earlier=earlier, base=np.int32(base), leaving=leaving)
+        ring = self.place(host, sharding and dataclasses.replace(sharding, entered=()))
+        start, pieces = earlier.ctypes.data, jax.block_until_ready(ring.earlier).addressable_shards
         # A CPU device may use the array itself.
         if not any(start <= piece.data.unsafe_buffer_pointer() < start + earlier.nbytes for piece in pieces):
             self.offload.reuse([earlier])
+        if entered is self._written:
+            entered, self._spare = self._spare, None
+            if entered is None:
+                like, where = self.like.entered, sharding and sharding.entered
+                entered = jnp.zeros(like.shape, like.dtype, device=where)
+        return with_rings(run, {self.name: dataclasses.replace(ring, entered=entered)})
 
-    def write_back(self, node: Window | Delay) -> None:
+    def write_back(self, run) -> None:
         """Starts to write the vectors that a dispatch pushed.
 
         Raises:
           UserError: there were more than rounds.
         """
-        pushed = int(node.count) - self._base
+        pushed, entered = int(windows_of(run)[self.name].count) - self._base, partial_rings(run)[self.name].entered
         if pushed > self.rounds:
             raise UserError(
                 f"the window '{self.name}' is pushed to more than once a round; keep it on the device, --window=device."
             )
-        assert isinstance(node.ring, PartialRing)
-        entered = node.ring.entered
         # A view on a CPU, a separate array object: `entered` would remember the view, and not be donated.
         view = jax.default_backend() == "cpu" and entered.is_fully_replicated
         vectors = np.asarray(entered.addressable_data(0) if view else multi_process.all_gather(entered))[:pushed]
@@ -258,28 +218,35 @@ class OffloadedRing:
         self.offload.write_back(self._slots_of(self._base + pushed - len(vectors), len(vectors)), [vectors])
         self._spare, self._written = self._written, entered
 
-    def commit(self, round: int) -> Reference | np.ndarray | None:
-        """Ends a snapshot; returns the ring buffer as a checkpoint holds it: a Reference, an array, or nothing."""
-        reference, store = self.offload.commit(round), self.offload.store
-        return store.fields[0] if isinstance(store, MemoryStore) else reference
+    def checkpoint(self, run):
+        """Ends a snapshot; returns a state with the ring buffer as a checkpoint holds it: a Reference, or an array."""
+        reference, store = self.offload.commit(int(run.round)), self.offload.store
+        return with_rings(run, {self.name: store.fields[0] if isinstance(store, MemoryStore) else reference})
 
-    def restore(self, source: AnyArray, count: int) -> None:
-        """Stores the vectors of a checkpoint's ring buffer."""
+    def restore(self, saved, run):
+        """Stores the vectors of a checkpoint; returns its state with a ring buffer like that of a fresh one."""
+        node = windows_of(saved)[self.name]
+        count, source = int(node.count), node.ring
         snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
         stored = min(count, self.slots)
         slots = self._slots_of(count - stored, stored)
         self.offload.restore(snapshot, slots, lambda some: [np.asarray(source[slots[some]])])
+        return with_rings(saved, {self.name: newest_vectors(windows_of(run)[self.name].ring, node)})
 
 
 class OffloadedModels:
-    """The old models of an asynchronous run in a record store, which begins with that of round 0."""
+    """The old models of an asynchronous run in a record store, which begins with that of round 0.
 
-    def __init__(self, like: OldModels, store: Callable[[str, RecordLayout, int], RecordStore | None]):
+    Methods as those of `OffloadedRing`.
+    """
+
+    def __init__(self, like: OldModels, store: Stores, place: Place):
         leaves, self._structure = jax.tree.flatten(like.models)
         self.length, self._base, self._like = len(like.place), 0, dataclasses.replace(like, models=())
         layout = record_layout(jax.eval_shape(lambda models: tree.map(lambda leaf: leaf[0], models), like.models))
         self.offload = Offload(store(OLD_MODELS.rstrip("."), layout, self.length), layout, len(leaves[0]))
         self.offload.restore(None, np.zeros(1, np.int64), lambda some: [np.asarray(leaf[:1]) for leaf in leaves])
+        self.place = place
 
     def _entering(self, rounds: int) -> np.ndarray:
         """Returns the slots of the models of a dispatch's server steps."""
@@ -292,36 +259,35 @@ class OffloadedModels:
         return np.unique(numbers[numbers <= base] % self.length)
 
     def prefetch(self, count: int, cohort: Cohort, following: int) -> None:
-        """Starts to read for the dispatch of `following` rounds that comes after the present one of `count`."""
         self.offload.prefetch(self._needed(self._base + count, cohort, following))
 
-    def load(self, base: int, cohort: Cohort, rounds: int) -> OldModels:
-        """Returns the models of a dispatch as host arrays."""
-        self._base, needed = base, self._needed(base, cohort, rounds)
-        entering, place = self._entering(rounds), np.zeros(self.length, np.int32)
+    def load(self, run, placement, cohort: Cohort, rounds: int):
+        self._base = int(run.round)
+        needed, place = self._needed(self._base, cohort, rounds), np.zeros(self.length, np.int32)
+        entering = self._entering(rounds)
         models, _ = self.offload.load(needed, entering)
         slots = np.append(needed, np.setdiff1d(entering, needed))
         place[slots] = np.arange(len(slots))
         # A copy: a CPU device may use the array itself.
         self._place = place.copy()
-        return dataclasses.replace(self._like, models=jax.tree.unflatten(self._structure, models), place=place)
+        old = dataclasses.replace(self._like, models=jax.tree.unflatten(self._structure, models), place=place)
+        return with_old_models(run, self.place(old, placement and placement.state.own))
 
     def write_back(self, run) -> None:
-        """Starts to write the models of a dispatch's server steps."""
         entered = self._entering(int(run.round) - self._base)
         models = jax.tree.leaves(multi_process.all_gather(run.state.own.models))
         self.offload.write_back(entered, [np.asarray(leaf)[self._place[entered]] for leaf in models])
 
-    def commit(self, round: int) -> PyTree:
-        """Ends a snapshot; returns the ring as a checkpoint holds it: a Reference, or a tree of [L, ...]."""
-        reference, store = self.offload.commit(round), self.offload.store
-        return jax.tree.unflatten(self._structure, store.fields) if isinstance(store, MemoryStore) else reference
+    def checkpoint(self, run):
+        reference, store = self.offload.commit(int(run.round)), self.offload.store
+        of_memory = lambda store: jax.tree.unflatten(self._structure, store.fields)
+        return with_old_models(run, of_memory(store) if isinstance(store, MemoryStore) else reference)
 
-    def restore(self, ring: PyTree) -> None:
-        """Stores the models of a checkpoint, tree of [L, ...]."""
-        leaves = jax.tree.leaves(ring)
+    def restore(self, saved, run):
+        leaves = jax.tree.leaves(saved.state.own)
         snapshot = leaves[0].snapshot if isinstance(leaves[0], SnapshotRing) else None
         self.offload.restore(snapshot, np.arange(self.length), lambda some: [np.asarray(leaf[some]) for leaf in leaves])
+        return with_old_models(saved, run.state.own)
 
 
 def old_models_of(run) -> OldModels | None:
@@ -354,9 +320,14 @@ def windows_of(run) -> dict[str, Window | Delay]:
     return {name(path): node for path, node in nodes if is_window(node)}
 
 
-def with_rings(run, ring_of: Callable[[str, Window | Delay], PyTree]):
-    """Returns a state with other ring buffers: (name, Window or Delay) -> ring buffer."""
-    changed = iter([node._replace(ring=ring_of(name, node)) for name, node in windows_of(run).items()])
+def partial_rings(run) -> dict[str, PartialRing]:
+    """Returns name in checkpoints -> ring buffer, of the offloaded ones."""
+    return {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, PartialRing)}
+
+
+def with_rings(run, rings: Mapping[str, PyTree]):
+    """Returns a state with other ring buffers: name in checkpoints -> ring buffer."""
+    changed = iter([node._replace(ring=rings.get(name, node.ring)) for name, node in windows_of(run).items()])
     parts = {"observers": run.observers, "state": run.state}
     parts = jax.tree.map(lambda node: next(changed) if is_window(node) else node, parts, is_leaf=is_window)
     return run._replace(observers=parts["observers"], state=parts["state"])
@@ -366,7 +337,7 @@ def offloaded_rounds(run) -> int | None:
     """Returns R of the ring buffers in a state; None where none is offloaded."""
     if (old := old_models_of(run)) is not None:
         return old.rounds
-    return next((node.ring.rounds for node in windows_of(run).values() if isinstance(node.ring, PartialRing)), None)
+    return next((ring.rounds for ring in partial_rings(run).values()), None)
 
 
 def without_vectors(run):
@@ -374,11 +345,7 @@ def without_vectors(run):
     if (old := old_models_of(run)) is not None:
         empty = lambda leaf: SnapshotRing((len(old.place), *leaf.shape[1:]), leaf.dtype)
         run = with_old_models(run, tree.map(empty, old.models))
-
-    def ring(name, node):
-        return SnapshotRing(node.ring.shape, node.ring.dtype) if isinstance(node.ring, PartialRing) else node.ring
-
-    return with_rings(run, ring)
+    return with_rings(run, {name: SnapshotRing(ring.shape, ring.dtype) for name, ring in partial_rings(run).items()})
 
 
 def traceable(run):
@@ -387,9 +354,7 @@ def traceable(run):
     The vectors are read where weighted means need them; elsewhere, PartialRings without vectors take their place.
     """
 
-    def ring(name, node):
-        if not isinstance(node.ring, SnapshotRing):
-            return node.ring
+    def ring(node):
         slots, size = node.ring.shape
         if isinstance(node, Window) and node.weighted:
             return np.asarray(node.ring)
@@ -397,4 +362,5 @@ def traceable(run):
         zeros, leaving = np.zeros((1, size), node.ring.dtype), np.zeros((count, 1), np.int32)
         return PartialRing(zeros, zeros, np.asarray(node.count), leaving, (slots - 1,) * count, slots)
 
-    return with_rings(run, ring)
+    stored = {name: node for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
+    return with_rings(run, {name: ring(node) for name, node in stored.items()})

@@ -18,6 +18,8 @@ from fedwin.residence.saved import SavedTable, check_num_clients
 from fedwin.residence.store import Records, RecordStore, record_layout, snapshot_of
 from fedwin.tree import PyTree
 
+# (values, shardings or None) -> values on the devices, those of process 0.
+Place = Callable[[PyTree, PyTree], PyTree]
 # A client table above this many bytes goes to the host unless --table says otherwise.
 HOST_TABLE_BYTES = 4 << 30
 # Rows of all who take part go into a file where they would take more than this share of the main memory.
@@ -120,19 +122,17 @@ class OffloadedTable(ClientTable):
     its updated row.
 
     Args:
-      store: the record store, whose layout is that of a row; None in a process that owns none and takes part in the
-        exchanges alone.
-      place: (values, shardings or None) -> values on the devices, those of process 0.
+      store: the record store, whose layout is that of a row.
       placement: state -> shardings of its leaves, or None.
     """
 
     def __init__(
         self,
-        store: RecordStore | None,
+        store: RecordStore,
         initial: "InitialRows",
         num_clients: int,
         slots: int,
-        place: Callable[[PyTree, PyTree], PyTree],
+        place: Place,
         placement: Callable[[PyTree], PyTree],
     ):
         super().__init__(num_clients, slots)
@@ -164,14 +164,10 @@ class OffloadedTable(ClientTable):
         return self.checkpoint_form(run) if reference is None else run._replace(table=reference)
 
     def checkpoint_form(self, run):
-        if self._offload.store is None:
-            return run  # process 0 saves it
         ids, fields = self._offload.store.held()
         return run._replace(table=SavedTable(ids, self.initial.tree(fields), np.int32(self.num_clients)))
 
     def restore(self, saved, run):
-        if self._offload.store is None:
-            return saved  # process 0 restores it
         check_num_clients(saved.table, self.num_clients)
         rows, ids = saved.table.rows, np.asarray(saved.table.ids)
         self._offload.restore(snapshot_of(jax.tree.leaves(rows)), ids, lambda some: read_rows(rows, some))
@@ -188,9 +184,7 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
     """Returns which kind of table a run has: 'device', 'host' or 'file'.
 
     Args:
-      algorithm: its client_init makes the rows.
       params: the model; shapes suffice.
-      num_clients: K.
       choice: one of these, or 'auto': the host where the table is larger than HOST_TABLE_BYTES, a file where the rows
         of those who take part would fill the host's memory.
       room: (upper bound on the number of clients that take part, bytes of main memory).
@@ -227,10 +221,6 @@ class InitialRows:
 
     Args:
       batch: how many are made at a time.
-
-    Attributes:
-      shapes: shapes of one row.
-      layout: layout of the record that holds it.
     """
 
     def __init__(self, algorithm: Algorithm, params, init_key, batch: int):

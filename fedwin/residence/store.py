@@ -37,13 +37,7 @@ NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().sysname == "Linu
 
 
 class Field(NamedTuple):
-    """One array of a record.
-
-    Attributes:
-      name: path of the leaf.
-      shape: its shape in one record.
-      dtype: its name.
-    """
+    """One array of a record: path of the leaf, its shape in one record, and the name of its dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -86,14 +80,9 @@ class Reference:
 
 
 class Snapshot:
-    """The records of one checkpoint. Reads the index at once, records when they are asked for.
-
-    Args:
-      root: folder of the store.
-      reference: the checkpoint's.
+    """The records of one checkpoint in a store's folder. Reads the index at once, records when they are asked for.
 
     Attributes:
-      layout: layout of a record.
       ids: numbers of the records, ascending, int32 [n].
       total: number of records that the store has room for.
 
@@ -159,14 +148,14 @@ def snapshot_of(leaves: Sequence[AnyArray]) -> Snapshot | None:
 
 
 class RecordStore:
-    """Storage of numbered records; base class whose stores have no snapshots."""
+    """Storage of numbered records; this class is that of a process that owns none: it reads zeros, writes nothing."""
 
     def __init__(self, layout: RecordLayout, count: int):
         self.layout, self.count = layout, count
 
     def contains(self, numbers: np.ndarray) -> np.ndarray:
         """Returns which records were written, bool [n]."""
-        raise NotImplementedError
+        return np.ones(len(numbers), bool)
 
     def read(self, numbers: np.ndarray, records: Records, places: np.ndarray) -> None:
         """Reads records [n] that were written into places [n] of arrays [room, ...].
@@ -174,11 +163,9 @@ class RecordStore:
         Raises:
           UserError: a record is damaged.
         """
-        raise NotImplementedError
 
     def write(self, numbers: np.ndarray, records: Records) -> None:
         """Writes distinct records, arrays [n, ...]; those of snapshots stay as they are."""
-        raise NotImplementedError
 
     def held(self) -> tuple[np.ndarray, Sequence[AnyArray]]:
         """Returns the records in main memory: their numbers, ascending, int32 [n], and arrays [n, ...] per field."""
@@ -324,7 +311,7 @@ class FileStore(RecordStore):
             return False
         self._slots[snapshot.ids] = snapshot.entries["slot"]
         self._checks[snapshot.ids] = snapshot.entries["check"]
-        self._open(snapshot)
+        self._open()
         return True
 
     def close(self) -> None:
@@ -332,8 +319,8 @@ class FileStore(RecordStore):
             self._data.close()
         self._data = None
 
-    def _open(self, current: Snapshot | None = None) -> io.FileIO:
-        """Opens the file if it is not; finds the snapshots that are kept, `current` for one, and removes others."""
+    def _open(self) -> io.FileIO:
+        """Opens the file if it is not; finds the snapshots that are kept, and removes others."""
         if self._data is not None:
             return self._data
         with writing(self.root / "data"):
@@ -347,8 +334,6 @@ class FileStore(RecordStore):
                 continue
             with contextlib.suppress(UserError):  # no checkpoint can be read from a damaged index
                 self._kept[path.name] = Snapshot(self.root, Reference(path.name, 0)).entries["slot"]
-        if current is not None:
-            self._kept[current.reference.index] = current.entries["slot"]
         last = max((int(slots.max(initial=-1)) for slots in self._kept.values()), default=-1)
         self._shared = np.zeros(last + 1, bool)
         self.reclaim()

@@ -285,8 +285,7 @@ def _placed(run: engine.RunState) -> engine.RunState:
     """Places a state on the device, except for windows in files, which are read on access, and old models in files."""
     run = with_newest_model(run)
     in_files = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
-    without = with_rings(run, lambda name, node: () if name in in_files else node.ring)
-    return with_rings(placed(without), lambda name, node: in_files.get(name, node.ring))
+    return with_rings(placed(with_rings(run, dict.fromkeys(in_files, ()))), in_files)
 
 
 class _Row(NamedTuple):

@@ -16,13 +16,12 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES
 from fedwin.residence.examples import StreamedExamples, TrainingExamples, make_examples, should_stream
-from fedwin.residence.rings import max_earlier, old_models_of, windows_of
+from fedwin.residence.rings import max_earlier, old_models_of, partial_rings
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
 from fedwin.tree import PyTree
-from fedwin.window import PartialRing
 
 GIB = 1 << 30
 # Copies of the parameters of a client in training: its model, the gradient, the step.
@@ -418,7 +417,7 @@ def _shapes(prepared: PreparedRun, slots: int, window_rounds: int | None) -> eng
 def _window_plan(prepared: PreparedRun) -> WindowPlan:
     """Decides where windows are stored."""
     shapes = _shapes(prepared, 1, window_rounds=1)
-    partial = [node.ring for node in windows_of(shapes).values() if isinstance(node.ring, PartialRing)]
+    partial = [*partial_rings(shapes).values()]
     size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in partial)
     if (old := old_models_of(shapes)) is not None:
         of_model = tree.nbytes(old.models) // old.room(1)

@@ -113,9 +113,9 @@ class Program:
         """
         clients, strategy = self.prepared.setting.num_clients, self.strategy
 
-        def store(kind: str, folder: str, layout: RecordLayout, count: int) -> RecordStore | None:
+        def store(kind: str, folder: str, layout: RecordLayout, count: int) -> RecordStore:
             if not multi_process.is_first():
-                return None
+                return RecordStore(layout, count)
             if kind == "host":
                 return MemoryStore(layout, count)
             return FileStore(checkpoints.directory / folder, layout, count, checkpoints.rounds)
