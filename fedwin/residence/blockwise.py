@@ -50,20 +50,12 @@ class Lazy:
         return np.asarray(self._rows(0, len(self)), dtype)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Picked(Lazy):
     """The rows `ids` of an array in main memory."""
 
-    source: np.ndarray
-    ids: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (len(self.ids), *self.source.shape[1:])
-
-    @property
-    def dtype(self):  # type: ignore[override]
-        return self.source.dtype
+    def __init__(self, source: np.ndarray, ids: np.ndarray):
+        self.source, self.ids = source, ids
+        self.shape, self.dtype = (len(ids), *source.shape[1:]), source.dtype
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         return self.source[self.ids[start:stop]]
@@ -83,20 +75,12 @@ class Stored(Lazy):
         return read.reshape(stop - start, *self.shape[1:])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Cut(Lazy):
     """The part of an array that one device holds; `index` has a slice per axis."""
 
-    source: "AnyArray"
-    index: tuple[slice, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return tuple(len(range(*cut.indices(n))) for cut, n in zip(self.index, self.source.shape, strict=True))
-
-    @property
-    def dtype(self):  # type: ignore[override]
-        return self.source.dtype
+    def __init__(self, source: "AnyArray", index: tuple[slice, ...]):
+        self.source, self.index, self.dtype = source, index, source.dtype
+        self.shape = tuple(len(range(*cut.indices(n))) for cut, n in zip(index, source.shape, strict=True))
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         low = self.index[0].indices(self.source.shape[0])[0]

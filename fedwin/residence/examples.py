@@ -71,8 +71,6 @@ class ResidentExamples(TrainingExamples):
     """Examples that stay on the device for the whole run.
 
     Args:
-      federation: the clients and their examples.
-      rounds: upper bound on the rounds of a dispatch.
       place: Store of host arrays -> Store on the devices.
       examples: placed examples that another seed of the run has, or None.
 
@@ -126,7 +124,6 @@ class StreamedExamples(TrainingExamples):
 
     Args:
       width: padded clients per round.
-      rounds: upper bound on the rounds of a dispatch.
       place: Store of host arrays -> Store on the device; with several devices, position in the mesh -> Store.
       dispatch_bytes: bytes of the examples of a usual dispatch on one device.
       own: positions in the mesh of this process's devices.
