@@ -64,14 +64,6 @@ class _Module:
         with nn.intercept_methods(recorder):
             return self.module.init_with_output(rngs, x, **self.arguments(False, jnp.ones(len(x))))
 
-    def apply(self, values, x, mask, rngs, train: bool, mutable, path):
-        """Returns ((logits, features), updated collections)."""
-        recorder = _LayerRecorder(path)
-        with nn.intercept_methods(recorder):
-            out = self.module.apply(values, x, rngs=rngs, mutable=mutable, **self.arguments(train, mask))
-        out, updated = out if mutable else (out, {})
-        return (out if isinstance(out, tuple) else (out, recorder.features)), updated
-
     def logits(self, out):
         """Returns the logits of a module's result; raises UserError for a tuple other than (logits, features)."""
         if isinstance(out, tuple) and len(out) != 2:
@@ -160,7 +152,12 @@ def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
         mutable = ["batch_stats"] if has_stats and train else False
 
         def forward(values, x, mask, key):
-            return wrapped.apply(values, x, mask, {"dropout": key} if train else None, train, mutable, path)
+            recorder, streams = _LayerRecorder(path), {"dropout": key} if train else None
+            with nn.intercept_methods(recorder):
+                arguments = wrapped.arguments(train, mask)
+                out = wrapped.module.apply(values, x, rngs=streams, mutable=mutable, **arguments)
+            out, updated = out if mutable else (out, {})
+            return (out if isinstance(out, tuple) else (out, recorder.features)), updated
 
         forward = lower_convolutions(forward) if lower else forward
         mask = batch.get("mask", jnp.ones(len(batch["x"]), jnp.float32))  # batches without padding have none

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +12,6 @@ from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import is_linear, linear, locate_classifier, num_outputs, subtree, traced_shapes
 from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output
-
-
-class NetworkFunctions(NamedTuple):
-    """The pure functions of a network that may consist of haiku modules.
-
-    Attributes:
-      train: (params, stats, batch, key) -> (logits, stats), in training.
-    """
-
-    init: Callable
-    train: Callable
-    evaluate: Callable
 
 
 def from_haiku(
@@ -67,11 +54,11 @@ def from_haiku(
         raise UserError(f"{name}: {transformed!r} is not a haiku transform; wrap the function in hk.transform.")
     if "rng" not in inspect.signature(transformed.apply).parameters:
         raise UserError(f"{name}: apply needs a key for training; give it the transform, not hk.without_apply_rng's.")
-    train_kwargs, eval_kwargs = train_kwargs or {}, eval_kwargs or {}
+    kwargs = {True: train_kwargs or {}, False: eval_kwargs or {}}
     stateful = isinstance(transformed, hk.TransformedWithState)
 
     def init(key):
-        values = transformed.init(key, sample_batch, **train_kwargs)
+        values = transformed.init(key, sample_batch, **kwargs[True])
         if not stateful and isinstance(values, tuple):
             raise UserError(
                 f"{name}: hk.Transformed around functions with state; give the result of hk.transform_with_state "
@@ -79,26 +66,19 @@ def from_haiku(
             )
         return (values[0], _in_floats(values[1])) if stateful else (values, ())
 
-    train, evaluate = (_call(transformed, stateful, kwargs) for kwargs in (train_kwargs, eval_kwargs))
-    return from_functions(NetworkFunctions(init, train, evaluate), sample_batch, num_classes, classifier_path, name)
+    def apply(params, stats, batch, key, train):
+        if not stateful:
+            return transformed.apply(params, key, batch, **kwargs[train]), stats
+        logits, state = transformed.apply(params, stats, key, batch, **kwargs[train])
+        return logits, _in_floats(state)
+
+    return from_functions(init, apply, sample_batch, num_classes, classifier_path, name)
 
 
 def _in_floats(state):
     """Returns the state of modules with its counters, such as BatchNorm's, as numbers that can be averaged."""
     is_float = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.inexact)
     return jax.tree.map(lambda leaf: leaf if is_float(leaf) else jnp.asarray(leaf, float), state)
-
-
-def _call(transformed, stateful: bool, kwargs):
-    """Returns (params, stats, batch, key) -> (logits, stats) of a transform."""
-
-    def function(params, stats, batch, key):
-        if stateful:
-            logits, state = transformed.apply(params, stats, key, batch, **kwargs)
-            return logits, _in_floats(state)
-        return transformed.apply(params, key, batch, **kwargs), stats
-
-    return function
 
 
 def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, name="fedjax") -> Model:
@@ -115,17 +95,21 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
     if missing:
         raise UserError(f"{name}: {model!r} has no {missing[0]}; give a fedjax.Model.")
     # Below fedjax's own jit, so that the classifier's input can be read.
-    init, train, evaluate = map(inspect.unwrap, (model.init, model.apply_for_train, model.apply_for_eval))
-    functions = NetworkFunctions(
-        lambda key: (init(key), ()),
-        lambda params, stats, batch, key: (train(params, batch, key), stats),
-        lambda params, stats, batch, key: (evaluate(params, batch), stats),
-    )
-    return from_functions(functions, sample_batch, num_classes, classifier_path, name)
+    init, for_train, for_eval = map(inspect.unwrap, (model.init, model.apply_for_train, model.apply_for_eval))
+
+    def apply(params, stats, batch, key, train):
+        return (for_train(params, batch, key) if train else for_eval(params, batch)), stats
+
+    return from_functions(lambda key: (init(key), ()), apply, sample_batch, num_classes, classifier_path, name)
 
 
-def from_functions(functions: NetworkFunctions, sample_batch, num_classes, classifier_path, name: str) -> Model:
-    """Returns the Model of pure functions that may consist of haiku modules; arguments as for `from_haiku`."""
+def from_functions(init: Callable, apply: Callable, sample_batch, num_classes, classifier_path, name: str) -> Model:
+    """Returns the Model of pure functions that may consist of haiku modules; other arguments as for `from_haiku`.
+
+    Args:
+      init: key -> (params, stats).
+      apply: (params, stats, batch, key, train) -> (logits, stats).
+    """
     if not hasattr(sample_batch, "get") or not hasattr(sample_batch.get("x"), "shape"):
         raise UserError(
             f"{name}: sample_batch must be a dict with an array 'x', such as {{'x': zeros [1, 28, 28, 1]}}."
@@ -133,8 +117,8 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
     linear_layers = []
 
     def probe(key):
-        params, stats = functions.init(key)
-        (logits, _), _, layers = _run_recording(lambda: functions.evaluate(params, stats, sample_batch, key), None)
+        params, stats = init(key)
+        (logits, _), _, layers = _run_recording(lambda: apply(params, stats, sample_batch, key, False), None)
         linear_layers.extend(layers)
         return params, stats, logits
 
@@ -146,7 +130,7 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
         return linear(subtree(params, path), features, "w", "b")
 
     def classify_sample(params, stats, key):
-        output = _apply(functions, path)(Variables(params, stats), sample_batch, key, False)
+        output = _apply(apply, path)(Variables(params, stats), sample_batch, key, False)
         return classifier(params, output.features)
 
     has_classifier, recorded = is_linear(params, path, "w", width), path
@@ -156,8 +140,8 @@ def from_functions(functions: NetworkFunctions, sample_batch, num_classes, class
         except (jax.errors.UnexpectedTracerError, TypeError):
             # The layer runs inside the model's own jit, or once per time step: there is no array of features to return.
             has_classifier, recorded = False, ()
-    init = lambda key: Variables(*functions.init(key))
-    return Model(init, _apply(functions, recorded), classifier if has_classifier else None, path, name, width)
+    head = classifier if has_classifier else None
+    return Model(lambda key: Variables(*init(key)), _apply(apply, recorded), head, path, name, width)
 
 
 def _run_recording(function, path):
@@ -179,14 +163,12 @@ def _run_recording(function, path):
     return result, inputs[0] if len(inputs) == 1 else (), linear_layers
 
 
-def _apply(functions: NetworkFunctions, recorded: tuple[str, ...]):
+def _apply(function: Callable, recorded: tuple[str, ...]):
     """Returns Model.apply, with the input of the module at path `recorded` as features."""
 
     def apply(variables, batch, key, train):
-        function = functions.train if train else functions.evaluate
-
         def forward(params, stats, batch, key):
-            (logits, stats), features, _ = _run_recording(lambda: function(params, stats, batch, key), recorded)
+            (logits, stats), features, _ = _run_recording(lambda: function(params, stats, batch, key, train), recorded)
             return logits, features, stats
 
         logits, features, stats = lower_convolutions(forward)(variables.params, variables.stats, batch, key)
