@@ -44,18 +44,12 @@ _NHWC = ("NHWC", "HWIO", "NHWC")
 def convolve(x, kernel, strides, padding, inside, dilation, precision):
     """Convolves x [B, *spatial, C] with a kernel [*window, C, C_out], without groups: y [B, *out, C_out].
 
-    Args:
-      strides: strides of the window, one per spatial axis.
-      padding: (low, high) per spatial axis; negative values crop.
-      inside: dilation of x per spatial axis, 1 for none.
-      dilation: dilation of the kernel per spatial axis, 1 for none.
+    The other arguments are those of `Geometry`; negative padding crops.
     """
     if crops(padding):  # some versions of XLA compute this wrongly
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
-    kernel, padding = without_idle_taps(
-        kernel, Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, None)
-    )
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
+    kernel, g = without_idle_taps(kernel, g)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
     narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
     whole = not jnp.issubdtype(x.dtype, jnp.inexact)  # cuDNN convolves no integers

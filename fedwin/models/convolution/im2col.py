@@ -1,6 +1,6 @@
 """Geometry of a convolution, patches of images, and convolutions as matrix products of patches (im2col)."""
 
-import math
+import itertools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -19,7 +19,6 @@ class Geometry(NamedTuple):
       padding: (low, high) per axis.
       inside: dilation of x, 1 for none.
       dilation: dilation of K, 1 for none.
-      precision: precision of the products, as for jax.lax.
     """
 
     image: tuple
@@ -51,28 +50,25 @@ class Geometry(NamedTuple):
         )
 
 
-def pad(x, low_high, interior=None):
-    """Pads the spatial axes of x [B, *spatial, C] with zeros.
+def pad(x, low_high, interior=None, value=0):
+    """Pads the spatial axes of x [B, *spatial, C] with a value.
 
     Args:
       low_high: (low, high) per spatial axis; negative values crop.
-      interior: zeros between neighboring positions per spatial axis; None for none.
+      interior: values between neighboring positions per spatial axis; None for none.
     """
     interior = interior or (0,) * len(low_high)
     if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
         return x
     config = [(0, 0, 0), *((lo, hi, i) for (lo, hi), i in zip(low_high, interior)), (0, 0, 0)]
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
+    return lax.pad(x, jnp.full((), value, x.dtype), config)
 
 
 def taps(x, window, strides, dilation):
     """Yields one strided slice [B, *out, C] of x per position in the window, in row-major order."""
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:-1], window, strides, dilation)]
-    for flat in range(math.prod(window)):
-        offset, rest = [], flat
-        for k, d in zip(reversed(window), reversed(dilation)):
-            offset.insert(0, rest % k * d)
-            rest //= k
+    for position in itertools.product(*map(range, window)):
+        offset = [p * d for p, d in zip(position, dilation)]
         limit = [o + (n - 1) * s + 1 for o, n, s in zip(offset, out, strides)]
         yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *strides, 1))
 
@@ -89,7 +85,7 @@ def patches(x, window, strides=None, dilation=None):
 
 
 def without_idle_taps(kernel, g: Geometry):
-    """Returns (kernel, padding) of the same convolution without the kernel's borders that meet nothing but padding.
+    """Returns (kernel, geometry) of the same convolution without the kernel's borders that meet nothing but padding.
 
     Small images are padded by more than they have: of a 3 x 3 kernel on one pixel, the middle alone is multiplied.
     """
@@ -105,7 +101,8 @@ def without_idle_taps(kernel, g: Geometry):
         padding[axis] = less
         keep.append(slice(first, after))
     idle = any(part != slice(0, k) for part, k in zip(keep, g.window, strict=True))
-    return kernel[tuple(keep)] if idle else kernel, tuple(padding)
+    kernel = kernel[tuple(keep)] if idle else kernel
+    return kernel, g._replace(window=kernel.shape[:-2], padding=tuple(padding))
 
 
 def product(x, kernel, strides, dilation, precision):

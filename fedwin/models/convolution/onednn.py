@@ -124,20 +124,20 @@ def _run_compiler(command: list[str], folder: str) -> None:
     """Runs a compiler, with a folder for temporary files; raises Unavailable if it fails or hangs."""
     # The utility ends what the compiler has started, too, even if this process was killed in the meantime.
     limit = ["timeout", "--kill-after=5", str(_COMPILE_SECONDS)]
-    environment = os.environ | {"TMPDIR": folder, "LC_ALL": "C"}
-    with open(os.memfd_create("messages"), "w+b") as output:  # the disk may be full
-        with subprocess.Popen([*limit, *command], stdout=output, stderr=output, env=environment) as process:
-            try:
-                process.wait(timeout=_SILENT_SECONDS)
-            except subprocess.TimeoutExpired:
-                most = f"{_COMPILE_SECONDS} s at most; {SWITCH}=off does without"
-                print(f"{command[0]} compiles {SOURCE.name}, once ({most})", file=sys.stderr, flush=True)
-        output.seek(0)
-        lines = output.read().decode(errors="replace").splitlines()
+    environment, pipe = os.environ | {"TMPDIR": folder, "LC_ALL": "C"}, subprocess.PIPE
+    with subprocess.Popen(
+        [*limit, *command], stdout=pipe, stderr=subprocess.STDOUT, env=environment, errors="replace"
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=_SILENT_SECONDS)
+        except subprocess.TimeoutExpired:
+            most = f"{_COMPILE_SECONDS} s at most; {SWITCH}=off does without"
+            print(f"{command[0]} compiles {SOURCE.name}, once ({most})", file=sys.stderr, flush=True)
+            output, _ = process.communicate()
     if process.returncode in (124, 137):
         raise Unavailable(f"{command[0]} takes more than {_COMPILE_SECONDS} s to compile {SOURCE.name}")
     if process.returncode:
-        first = next((line for line in lines if "error" in line), "no message")
+        first = next((line for line in output.splitlines() if "error" in line), "no message")
         raise Unavailable(f"{command[0]} fails to compile {SOURCE.name} ({first[:200]})")
 
 

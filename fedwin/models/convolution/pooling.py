@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin.models.convolution.im2col import taps
+from fedwin.models.convolution.im2col import pad, taps
 
 
 def _padded(x, window, strides, padding, neutral):
@@ -14,9 +14,7 @@ def _padded(x, window, strides, padding, neutral):
     strides = tuple(strides or window)
     if isinstance(padding, str):
         padding = lax.padtype_to_pads(x.shape[1:-1], window, strides, padding)
-    if any(tuple(p) != (0, 0) for p in padding):
-        x = lax.pad(x, jnp.asarray(neutral, x.dtype), [(0, 0, 0), *((lo, hi, 0) for lo, hi in padding), (0, 0, 0)])
-    return x, strides, tuple(window) == strides
+    return pad(x, padding, value=neutral), strides, tuple(window) == strides
 
 
 def _split(x, window):
@@ -38,12 +36,11 @@ def _pairwise(fold, slices):
 
 
 def max_pool(x, window, strides=None, padding="VALID"):
-    """Returns the maximum over windows, [B, *out, C]; equal maxima share the gradient.
+    """Returns the maximum over windows of x [B, *spatial, C], [B, *out, C]; equal maxima share the gradient.
 
     max and ReLU commute: relu(max_pool(x)) has the values of max_pool(relu(x)) for a fraction of the ReLU's work.
 
     Args:
-      x: [B, *spatial, C].
       strides: strides of the window; None for the window's sizes.
       padding: 'VALID', 'SAME' or (low, high) per spatial axis.
     """
