@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pathlib
-import zipfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -64,7 +63,9 @@ def write(
     values = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in arrays.items()}
     text = json.dumps(metadata)
     if path.suffix == ".npz":
-        content = _npz_bytes(values, text)
+        stream = io.BytesIO()  # equal arrays give equal bytes
+        np.savez(stream, **values, **{METADATA: np.array(text)})  # type: ignore[arg-type]
+        content = stream.getvalue()
     else:
         content = _safetensors().numpy.save(values, {KEY: text})
     replace_bytes(path, content)
@@ -92,16 +93,6 @@ def read(path: str | os.PathLike) -> ArrayFile:
         if not isinstance(metadata, dict):
             raise ValueError("not an object")
     return ArrayFile(arrays, metadata)
-
-
-def _npz_bytes(arrays: Mapping[str, np.ndarray], text: str) -> bytes:
-    """Returns an uncompressed .npz file; equal arrays give equal bytes."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, value in (*arrays.items(), (METADATA, np.array(text))):
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, value, allow_pickle=False)
-    return stream.getvalue()
 
 
 def _read_npz(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:

@@ -4,6 +4,7 @@ The pickle of such a file names a handful of functions. Only these are known her
 an array from the bytes of a storage; a file that names anything else is refused.
 """
 
+import collections
 import functools
 import io
 import math
@@ -66,22 +67,8 @@ def _unpickle(archive: zipfile.ZipFile) -> Any:
     return _StateDictUnpickler(storage, io.BytesIO(archive.read(pickled)), "bytes").load()
 
 
-class _StorageType:
-    """Stands for a class such as torch.FloatStorage."""
-
-    def __init__(self, dtype: np.dtype):
-        self.dtype = dtype
-
-
-class _Dict(dict):
-    """Stands for collections.OrderedDict, without the attributes that state dicts have."""
-
-    def __setstate__(self, state):
-        pass
-
-
 class _StateDictUnpickler(pickle.Unpickler):
-    """An unpickler that knows the names in state dicts, and has replacements for all of them."""
+    """An unpickler that knows the names in state dicts; a class such as torch.FloatStorage is its name."""
 
     def __init__(self, storage: Callable[[str], bytes], file, encoding: str):
         super().__init__(file, encoding=encoding)
@@ -89,9 +76,9 @@ class _StateDictUnpickler(pickle.Unpickler):
 
     def find_class(self, module, name):
         if module in ("torch", "torch.storage") and name in DTYPES:
-            return _StorageType(DTYPES[name])
+            return name
         known = {
-            ("collections", "OrderedDict"): _Dict,
+            ("collections", "OrderedDict"): collections.OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
             ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
         }
@@ -101,9 +88,9 @@ class _StateDictUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid):
         kind, storage_type, key, _, _ = pid
-        if kind != "storage" or not isinstance(storage_type, _StorageType):
+        if kind != "storage" or storage_type not in DTYPES:
             raise pickle.UnpicklingError("it refers to something other than the storage of a tensor")
-        return np.frombuffer(self.storage(key), storage_type.dtype)
+        return np.frombuffer(self.storage(key), DTYPES[storage_type])
 
 
 def _tensor(storage, offset, size, stride, *_) -> np.ndarray:
