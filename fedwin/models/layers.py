@@ -115,7 +115,6 @@ class GroupNorm(nn.Module):
     """Group normalization, `fedwin.models.group_norm`, of x [B, *spatial, C]; parameters as in flax.linen.
 
     Attributes:
-      groups: number of groups, a divisor of C.
       epsilon: added to the variance, PyTorch's 1e-5 (flax: 1e-6).
     """
 
@@ -179,7 +178,7 @@ class BatchNorm(nn.Module):
 
 
 class Norm(nn.Module):
-    """GroupNorm or BatchNorm by name, then x + add and ReLU; train and mask matter to BatchNorm alone."""
+    """GroupNorm ('gn') or BatchNorm ('bn'), then x + add and ReLU; train and mask matter to BatchNorm alone."""
 
     kind: str
     groups: int = 2
@@ -189,8 +188,6 @@ class Norm(nn.Module):
     def __call__(self, x, train: bool, mask=None, add=None, relu: bool = False):
         if self.kind == "gn":
             return GroupNorm(self.groups, dtype=self.dtype, name="gn")(x, add, relu)
-        if self.kind == "bn":
-            x = BatchNorm(dtype=self.dtype, name="bn")(x, train, mask)
-            x = x if add is None else x + add
-            return nn.relu(x) if relu else x
-        raise ValueError(f"norm must be 'gn' or 'bn', not {self.kind!r}")
+        x = BatchNorm(dtype=self.dtype, name="bn")(x, train, mask)
+        x = x if add is None else x + add
+        return nn.relu(x) if relu else x

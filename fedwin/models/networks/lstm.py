@@ -20,7 +20,6 @@ class LSTM(nn.Module):
     """A layer of `fedwin.models.recurrence.lstm` with one bias vector: 4 H (in + H + 1) parameters.
 
     Attributes:
-      hidden: width H.
       forget_bias: constant added to the forget gate (haiku: 1, PyTorch: 0).
       initializer: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
         1/sqrt(H))).

@@ -8,11 +8,11 @@ from flax import traverse_util
 from jax.nn import initializers
 from jax.typing import DTypeLike
 
-from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import subtree
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.interchange import array_files
+from fedwin.models.interchange.layers import recorded
 from fedwin.models.layers import Dense, GroupNorm, he_normal
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_examples, check_groups
@@ -76,19 +76,15 @@ class MobileNetV2(nn.Module):
         return Dense(self.num_classes, name="classifier", **options)(x), x
 
 
-def conv_names(params) -> list[tuple[str, ...]]:
-    """Returns the paths of the 52 convolution kernels in network order.
-
-    The order is stem, block1 to block17 (expand, depthwise, project), last.
-    """
-    paths: list[tuple[str, ...]] = [("stem",)]
-    for i in range(1, 1 + sum(row[2] for row in ROWS)):
-        block = params[f"block{i}"]
-        paths += [(f"block{i}", part) for part in ("expand", "depthwise", "project") if part in block]
-    return [(*path, "kernel") for path in (*paths, ("last",))]
+def kernel_shapes(model: Model, input_shape) -> dict[tuple[str, ...], jax.ShapeDtypeStruct]:
+    """Returns path in params -> shape of the 52 convolution kernels, in network order."""
+    params = jax.eval_shape(model.init, jax.random.key(0)).params
+    layers, _ = recorded(model, input_shape, jnp.float32)
+    paths = [(*name.split("."), "kernel") for name, layer in layers.items() if layer.kind == "convolution"]
+    return {path: subtree(params, path) for path in paths}
 
 
-def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
+def read_weights(path: str, shapes: dict[tuple[str, ...], jax.ShapeDtypeStruct]) -> dict[tuple[str, ...], np.ndarray]:
     """Reads the convolution kernels of a MobileNetV2 from an .npz file.
 
     The file contains either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state
@@ -102,19 +98,18 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
       UserError: for a missing or unreadable file, a missing kernel or a wrong shape.
     """
     arrays = array_files.read(path).arrays
-    names = conv_names(params)
-    by_path = {name: arrays["/".join(name)] for name in names if "/".join(name) in arrays}
-    if len(by_path) < len(names):
+    by_path = {name: arrays["/".join(name)] for name in shapes if "/".join(name) in arrays}
+    if len(by_path) < len(shapes):
         kernels = [a for a in arrays.values() if a.ndim == 4]
-        if by_path or len(kernels) != len(names):
-            missing = next("/".join(name) for name in names if name not in by_path)
+        if by_path or len(kernels) != len(shapes):
+            missing = next("/".join(name) for name in shapes if name not in by_path)
             raise UserError(
-                f"mobilenetv2: '{path}' has {len(kernels)} convolution kernels, {len(names)} needed; '{missing}' is "
+                f"mobilenetv2: '{path}' has {len(kernels)} convolution kernels, {len(shapes)} needed; '{missing}' is "
                 "missing."
             )
-        by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
+        by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(shapes, kernels)}
     for name, kernel in by_path.items():
-        expected = subtree(params, name)
+        expected = shapes[name]
         if kernel.shape != expected.shape:
             raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {expected.shape}.")
         if not np.isfinite(kernel).all():
@@ -153,10 +148,10 @@ def mobilenetv2(
     model = build_network(name, MobileNetV2(num_classes, groups, compute_dtype(dtype)), input_shape, num_classes)
     if not weights:
         return model
-    kernels = read_weights(weights, jax.eval_shape(model.init, jax.random.key(0)).params)
+    kernels = read_weights(weights, kernel_shapes(model, input_shape))
 
     def init(key):
         variables = model.init(key)
-        return Variables(with_kernels(variables.params, kernels), variables.stats)
+        return variables._replace(params=with_kernels(variables.params, kernels))
 
     return model._replace(init=init)

@@ -20,7 +20,7 @@ class ConvLayer(NamedTuple):
 
     Attributes:
       pad: pixels of zeros on each side.
-      pool: side of the max-pool's window; 0: no pool.
+      pool: side of the max-pool's window, whose stride is 2; 0: no pool.
     """
 
     width: int
@@ -28,7 +28,6 @@ class ConvLayer(NamedTuple):
     stride: int = 1
     pad: int = 1
     pool: int = 0
-    pool_stride: int = 2
 
 
 class DenseLayer(NamedTuple):
@@ -64,7 +63,7 @@ class Stack(nn.Module):
             x = torch_conv(x, conv.width, (conv.size, conv.size), conv.stride, edges, dtype=self.dtype, name=f"conv{i}")
             x = norm(f"conv{i}_norm")(x) if self.groups else x
             if conv.pool:
-                x = max_pool(x, (conv.pool, conv.pool), (conv.pool_stride, conv.pool_stride))
+                x = max_pool(x, (conv.pool, conv.pool), (2, 2))
             x = nn.relu(x)  # after the pool: max and ReLU commute
         if self.adaptive:
             x = adaptive_avg_pool(x, self.adaptive)
@@ -78,8 +77,7 @@ class Stack(nn.Module):
     def torch_modules(self):
         steps: list[str] = []
         for i, conv in enumerate(self.convs, start=1):
-            pool = [f"MaxPool2d({conv.pool}, {conv.pool_stride})"] if conv.pool else []
-            steps += [f"conv{i}", f"conv{i}_norm", *pool, "ReLU()"]
+            steps += [f"conv{i}", f"conv{i}_norm", *[f"MaxPool2d({conv.pool}, 2)"] * bool(conv.pool), "ReLU()"]
         steps += [f"AdaptiveAvgPool2d({self.adaptive})"] * bool(self.adaptive) + ["Flatten()"]
         for i, dense in enumerate(self.hidden, start=1):
             steps += [f"dense{i}", f"dense{i}_norm"] + ["ReLU()"] * dense.relu

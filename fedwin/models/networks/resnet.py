@@ -29,7 +29,6 @@ class Block(nn.Module):
     Attributes:
       norms: norms of the stem, first in a block, second in a block, of the shortcut: 'gn' or 'bn'.
       bias: whether convolutions have biases.
-      shortcut: 'A' or 'B'.
     """
 
     width: int
@@ -81,9 +80,7 @@ class ResNet(nn.Module):
     Attributes:
       widths: channels of the stages; the stem has those of the first one.
       blocks: number of blocks of a stage.
-      norm: key of NORMS.
-      bias: whether convolutions have biases.
-      shortcut: 'A' or 'B', see Block.
+      norm: key of NORMS; bias and shortcut are those of Block.
       odd_pool: whether the last pool is the 3x3 pool of stride 2 of the thesis.
       hidden: width of a dense layer before the classifier, 0 for none.
       large: whether the stem is that of large images, 7x7 at stride 2 and a 3x3 max-pool of stride 2.

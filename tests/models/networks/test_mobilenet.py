@@ -32,11 +32,13 @@ def test_mobilenet_reads_convolution_weights(tmp_path):
     scratch = build("mobilenetv2", (32, 32, 3), 5)
     assert scratch.name.endswith("from_scratch")
     shapes = abstract(scratch).params
-    names = mobilenet.conv_names(shapes)
-    assert len(names) == 52
+    wanted = mobilenet.kernel_shapes(scratch, (32, 32, 3))
+    names = ["/".join(name[:-1]) for name in wanted]
+    assert len(names) == 52 and names[:4] == ["stem", "block1/depthwise", "block1/project", "block2/expand"]
+    assert names[-1] == "last"
     leaf = lambda params, name: functools.reduce(lambda tree, key: tree[key], name, params)
     generator = np.random.default_rng(0)
-    kernels = {name: generator.standard_normal(leaf(shapes, name).shape).astype(np.float32) for name in names}
+    kernels = {name: generator.standard_normal(like.shape).astype(np.float32) for name, like in wanted.items()}
     ours, torch_like = tmp_path / "ours.npz", tmp_path / "torch.npz"
     np.savez(ours, **{"/".join(name): kernel for name, kernel in kernels.items()})
     as_torch = {f"features.{i}": kernel.transpose(3, 2, 0, 1) for i, kernel in enumerate(kernels.values())}
@@ -44,7 +46,7 @@ def test_mobilenet_reads_convolution_weights(tmp_path):
     zeros = jax.tree.map(lambda s: np.zeros(s.shape, np.float32), shapes)
     for file in (ours, torch_like):
         assert build(f"mobilenetv2:weights={file}", (32, 32, 3), 5).name == "mobilenetv2"
-        params = mobilenet.with_kernels(zeros, mobilenet.read_weights(str(file), shapes))
+        params = mobilenet.with_kernels(zeros, mobilenet.read_weights(str(file), wanted))
         assert all((leaf(params, name) == kernel).all() for name, kernel in kernels.items())
         assert not params["classifier"]["kernel"].any()
     np.savez(ours, **{"/".join(name): kernel for name, kernel in list(kernels.items())[:-1]})
