@@ -1,7 +1,9 @@
 """Checks of a user's algorithm: traces one round, function by function, before anything is compiled."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,8 @@ from fedwin.engine.cohort import client_shapes
 from fedwin.engine.user_errors import UserFunction, reads
 from fedwin.errors import UserError
 from fedwin.registry.ranges import one_of
+
+_structure: Callable[..., Any] = jax.tree.structure
 
 
 def client_part(phase: core.Phase) -> UserFunction:
@@ -56,8 +60,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
 
     Args:
       algorithm: as its builder returns it, without wrappers, so that errors name the user's functions.
-      model: the initial model, or shapes like it.
-      store: the clients' data, or shapes like it.
+      model, store: the initial model and the clients' data, or shapes like them.
       n_max: examples of the largest client.
 
     Raises:
@@ -211,10 +214,6 @@ def _same(part: UserFunction, before, after, what: str, source: str) -> None:
             raise part.error(f"{what}: {place and place + ' is '}{_shape(x)} from {source}, {_shape(y)} from here")
 
 
-def _structure(values) -> jax.tree_util.PyTreeDef:
-    return jax.tree.structure(values)
-
-
 def _kind(value) -> str:
     """Describes a value that a function returned, in a few words."""
     if value is None:
@@ -228,16 +227,13 @@ def _shape(leaf) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
-def _outline(values) -> str:
-    """Describes the uppermost layer of a tree: its keys and their values."""
-    if isinstance(values, dict):
-        return "{" + ", ".join(f"{name!r}: {_outline_leaf(part)}" for name, part in values.items()) + "}"
-    return _outline_leaf(values)
-
-
-def _outline_leaf(value) -> str:
+def _outline(value, inner: bool = False) -> str:
+    """Describes the uppermost layer of a tree: its keys and their values; `inner` dicts without theirs."""
+    part = functools.partial(_outline, inner=True)
     if hasattr(value, "shape"):
         return _shape(value)
+    if isinstance(value, dict):
+        return "{...}" if inner else "{" + ", ".join(f"{name!r}: {part(each)}" for name, each in value.items()) + "}"
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
-        return f"({', '.join(map(_outline_leaf, value))})"
-    return "{...}" if isinstance(value, dict) else type(value).__name__
+        return f"({', '.join(map(part, value))})"
+    return type(value).__name__

@@ -17,12 +17,7 @@ from fedwin.tree import PyTree
 
 
 class Bytes(NamedTuple):
-    """Bytes that one client transfers in one round.
-
-    Attributes:
-      down: bytes received.
-      up: bytes sent.
-    """
+    """Bytes that one client receives (down) and sends (up) in one round."""
 
     down: int
     up: int
@@ -33,9 +28,6 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
 
     Model statistics, if any, are transmitted: down unless the client has them already, up from every phase that
     returns them.
-
-    Args:
-      n_max: examples of the largest client.
     """
     down, up, unknown = 0, 0, True
     for phase, received, update in _round_trips(algorithm, params, store, n_max, stats):

@@ -40,8 +40,6 @@ class Dispatch:
     probes have a leading axis R_max; rows that are not computed are NaN (0 for integers).
 
     Args:
-      observers: name -> Observer.
-      strategy: how cohorts are mapped.
       probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set; None = never.
       compiler_options: passed to jax.jit in place of jax_config.compiler_options().
       seen: (test, completed rounds, the run's key) -> what `probe` gets; all read-outs share it.
@@ -115,11 +113,8 @@ class Dispatch:
         """Runs n rounds.
 
         Args:
-          run: the placed state (donated).
-          store: the placed examples.
           cohorts: clients of the rounds, [R_max, C].
           test: placed test batches, or () without a probe.
-          n: rounds to run, at most R_max.
           flags: which rounds to evaluate after, bool [R_max].
           n_max: examples that a client's index has room for.
 
@@ -160,7 +155,6 @@ class VmappedDispatch(Dispatch):
     what it computes, all windows have one count per seed.
 
     Args:
-      *args: as for Dispatch.
       partitions_differ: whether clients hold different examples under different seeds; the index of the Store then has
         a leading axis L.
       test_axes: axes of the seeds in the evaluation examples, as for jax.vmap.

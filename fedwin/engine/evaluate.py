@@ -66,11 +66,7 @@ class Determination(NamedTuple):
 class MeanOfMeans(NamedTuple):
     """An unweighted mean of groups' means before the division: sums [..., G] that carry their weights.
 
-        value = (1/G) sum_g total_g / weight_g, over the groups that have any weight
-
-    Attributes:
-      total: sums over the examples of each group [..., G].
-      weight: their numbers [..., G].
+    value = (1/G) sum_g total_g / weight_g, over the groups that have any weight
     """
 
     total: jax.Array
@@ -85,17 +81,13 @@ class MeanOfMeans(NamedTuple):
 
 
 def held_out(dataset: Dataset, count: int = 0) -> dict[str, np.ndarray]:
-    """Returns the test features that evaluation needs.
+    """Returns the test features that evaluation needs, name -> [N, ...].
 
     A sample is one fixed draw, so that all runs on a data set are tested on the same examples. Images that are decoded
     on access are decoded on all cores; the checksums of memory maps are verified where these are read as a whole.
 
     Args:
-      dataset: the data set with the test examples.
       count: size of the sample; 0: all, or a warning and as many as fit.
-
-    Returns:
-      Feature -> [N, ...].
 
     Raises:
       UserError: more bytes than TEST_BYTES were asked for, or a file of the cache is damaged.
@@ -310,10 +302,8 @@ def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy
 def make_attack_probe(model, normalize: Callable, trigger, strategy: Strategy) -> Callable:
     """Returns a probe of 'attack_success', that of a backdoor on the test examples.
 
-    It is the share of the examples of other classes that the model takes for the target when they have the pattern.
-
-    Args:
-      trigger: the attack's (aggregation.backdoor.Trigger).
+    It is the share of the examples of other classes that the model takes for the target when they have the pattern,
+    both of an aggregation.backdoor.Trigger.
     """
 
     def measure(logits, batch):
@@ -327,7 +317,6 @@ def joined(tested: Sequence[Callable], validated: Callable | None = None) -> Cal
     """Returns a probe with the metrics of several.
 
     Args:
-      tested: probes of the test batches.
       validated: probe of held-out examples, 'val_...'; the examples are then (test batches, held-out batches).
     """
 

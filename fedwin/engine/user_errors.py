@@ -23,14 +23,7 @@ _BY_VALUE = (
 
 
 class UserFunction(NamedTuple):
-    """A function of an algorithm, written by a user.
-
-    Attributes:
-      name: name of the argument of core.algorithm.
-      function: the function.
-      takes: the arguments that it should take.
-      returns: what it should return.
-    """
+    """A function of an algorithm, written by a user: `name` is the argument of core.algorithm."""
 
     name: str
     function: PyTree

@@ -84,7 +84,7 @@ def as_fedjax(
     more = dict(client_optimizer=client_optimizer, wrap=wrap or None, sample_batch=sample_batch)
     numbers = dict(num_clients=num_clients, clients_per_round=clients_per_round, num_rounds=num_rounds)
     sizes = dict(max_clients=max_clients, largest=largest, num_classes=num_classes, total_examples=total_examples)
-    _check(choice | numbers, sizes, wrap, observers, compiler_options)
+    _check(model, client_lr, numbers | sizes, wrap, observers, compiler_options)
     built = _built(algorithm, choice, more, numbers)
     if strategy == "default":
         strategy = strategies.default_name(jax.local_device_count())
@@ -95,17 +95,12 @@ def as_fedjax(
     return fedjax.FederatedAlgorithm(rounds.init, rounds)
 
 
-def _check(needed: dict[str, Any], sizes: dict[str, Any], wrap, observers, compiler_options) -> None:
+def _check(model, client_lr, counts: dict[str, Any], wrap, observers, compiler_options) -> None:
     """Raises UserError for arguments of a wrong type or an impossible value."""
-    model, hparams, rate = needed["model"], needed["batch_hparams"], needed["client_lr"]
-    counts = {name: needed[name] for name in ("num_clients", "clients_per_round", "num_rounds")}
-    ranges.check_values("as_fedjax", ranges.PositiveInt | None, **counts, **sizes)
+    ranges.check_values("as_fedjax", ranges.PositiveInt | None, **counts)
     if model is not None and not isinstance(model, fedjax.Model):
         raise UserError(f"as_fedjax: model is a {type(model).__name__}; give a fedjax.Model.")
-    ranges.check_values("as_fedjax", ranges.NonNegative | None, client_lr=rate)
-    if isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
-        counts = {name: getattr(hparams, name) for name in ("batch_size", "num_epochs", "num_steps")}
-        ranges.check_values("as_fedjax: batch_hparams", ranges.PositiveInt | None, **counts)
+    ranges.check_values("as_fedjax", ranges.NonNegative | None, client_lr=client_lr)
     if isinstance(wrap, str) or not isinstance(wrap, Sequence):
         raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as ['ima:window=5'].")
     known = isinstance(observers, dict) and all(isinstance(each, Observer) for each in observers.values())
@@ -187,9 +182,6 @@ class PartialSetting:
 def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:
     """Returns the local training of a FedJAX program: the model's own loss on `repeat` batches.
 
-    Args:
-      client_optimizer: optax transformation at unit learning rate; None for SGD.
-
     Raises:
       UserError: for an optimizer of FedJAX or unsupported batch hyper-parameters.
     """
@@ -214,14 +206,16 @@ def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:
     """Returns the arguments of local.Solver for FedJAX's batches.
 
     Raises:
-      UserError: for another type, for both or neither of num_epochs and num_steps, or for drop_remainder or seed,
-        which are not supported.
+      UserError: for another type, a number below 1, both or neither of num_epochs and num_steps, or for drop_remainder
+        or seed, which are not supported.
     """
     if not isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
         raise UserError(
             "as_fedjax: batch_hparams must be fedjax.ShuffleRepeatBatchHParams(batch_size=..., num_epochs=...), "
             f"not {type(hparams).__name__}."
         )
+    counts = {name: getattr(hparams, name) for name in ("batch_size", "num_epochs", "num_steps")}
+    ranges.check_values("as_fedjax: batch_hparams", ranges.PositiveInt | None, **counts)
     if (hparams.num_epochs is None) == (hparams.num_steps is None):
         raise UserError("as_fedjax: give batch_hparams one of num_epochs=... and num_steps=..., the other None.")
     if hparams.drop_remainder:

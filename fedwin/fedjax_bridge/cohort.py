@@ -132,8 +132,6 @@ class Capacity:
     Padding(clients=3, largest=10, total=30)
 
     Args:
-      max_clients: upper bound on the clients of a cohort, or None.
-      largest: upper bound on the examples of a client, or None.
       total: examples of all clients there are, or None.
       multiple: number of clients -> the number that a strategy pads them to.
     """

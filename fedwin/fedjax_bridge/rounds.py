@@ -38,12 +38,7 @@ class ServerState(NamedTuple):
 
 
 class ClientRow(NamedTuple):
-    """A row of the round's client table.
-
-    Attributes:
-      key: data of the client's key, uint32 [2].
-      report: name -> reported number, float32 [].
-    """
+    """A row of the round's client table: an algorithm's row, data of the client's key, name -> reported number."""
 
     inner: PyTree
     key: jax.Array
@@ -75,10 +70,6 @@ class UnknownCounts(dict):
 
 class Rounds:
     """Rounds of an algorithm on FedJAX's cohorts; an instance is the `apply` of a fedjax.FederatedAlgorithm.
-
-    Args:
-      num_classes: width of the label counts, or None.
-      total_examples: examples of all clients together, or None.
 
     Attributes:
       traces: the Padding of every compiled round.
@@ -152,12 +143,8 @@ class Rounds:
         # Clients of similar size are trained at the same time, so that no device waits long for another.
         turns = np.arange(padding.clients)
         places = (turns % devices * (padding.clients // devices) + turns // devices)[: len(members)]
-        rows = [state.rows.get(member.name) for member in members]
         fresh = lambda number: () if tree.is_empty(state.initial) else self._first_row(state.initial, number)
-        known = [
-            row if row is not None else fresh(client_number(member.name))
-            for row, member in zip(rows, members, strict=True)
-        ]
+        known = [state.rows[m.name] if m.name in state.rows else fresh(client_number(m.name)) for m in members]
         table: list[PyTree] = [known[0]] * padding.clients
         for place, row in zip(places, known, strict=True):
             table[place] = row
@@ -210,13 +197,12 @@ class Rounds:
 
 def _cohort(members: Sequence[Member], places: np.ndarray, width: int) -> tuple[Cohort, np.ndarray]:
     """Returns the cohort of clients in their places, and the data of their keys, uint32 [width, 2]."""
-    ids, rows, present = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros(width, bool)
-    keys = np.zeros((width, 2), np.uint32)
+    ids, rows, keys = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros((width, 2), np.uint32)
+    slots = np.full(width, width, np.int32)
     ids[places] = [client_number(member.name) for member in members]
-    rows[places], present[places] = np.arange(len(members)), True
+    rows[places], slots[places] = np.arange(len(members)), places
     keys[places] = [member.key_data for member in members]
-    slots = np.where(present, np.arange(width), width).astype(np.int32)
-    return Cohort(ids, present, rows, slots, size=np.asarray(len(members), np.int32)), keys
+    return Cohort(ids, slots < width, rows, slots, size=np.asarray(len(members), np.int32)), keys
 
 
 def client_report(update: core.Update) -> dict[str, jax.Array]:
