@@ -7,8 +7,9 @@
 """
 
 from fedwin.models import interchange, networks
-from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.adapters.classifier import check_input_shape
+from fedwin.models.adapters.flax import from_flax
+from fedwin.models.adapters.haiku import from_fedjax, from_haiku
 from fedwin.models.compatibility import check
 from fedwin.models.lora import ADAPTATIONS, lora, merged
 from fedwin.models.model import MODELS, PRECISION, Model, Output

@@ -9,14 +9,6 @@ from jax import lax
 from fedwin.models.convolution.im2col import pad, taps
 
 
-def _padded(x, window, strides, padding, neutral):
-    """Returns (x padded with `neutral`, strides, whether windows are disjoint); strides default to the window."""
-    strides = tuple(strides or window)
-    if isinstance(padding, str):
-        padding = lax.padtype_to_pads(x.shape[1:-1], window, strides, padding)
-    return pad(x, padding, value=neutral), strides, tuple(window) == strides
-
-
 def _split(x, window):
     """[B, n1 k1 (+ rest), ..., C] -> [B, n1, k1, ..., C] for disjoint windows of k1 x ... positions."""
     shape = [x.shape[0]]
@@ -44,9 +36,12 @@ def max_pool(x, window, strides=None, padding="VALID"):
       strides: strides of the window; None for the window's sizes.
       padding: 'VALID', 'SAME' or (low, high) per spatial axis.
     """
-    x, strides, disjoint = _padded(x, window, strides, padding, -jnp.inf)
-    if not disjoint:
-        return _pairwise(jnp.maximum, taps(x, tuple(window), strides, (1,) * len(window)))
+    strides = tuple(strides or window)
+    if isinstance(padding, str):
+        padding = lax.padtype_to_pads(x.shape[1:-1], window, strides, padding)
+    x = pad(x, padding, value=-jnp.inf)
+    if tuple(window) != strides:
+        return _pairwise(jnp.maximum, taps(x, window, strides, (1,) * len(window)))
     # On a CPU the gradient of reduce_window (select_and_scatter) is slow, and that of a maximum over axes counts ties.
     x = _split(x, window)
     every = slice(None)
@@ -56,14 +51,9 @@ def max_pool(x, window, strides=None, padding="VALID"):
     )
 
 
-def avg_pool(x, window, strides=None, padding="VALID"):
-    """Returns the mean over windows, as `max_pool`; padded zeros count, as in flax.linen.avg_pool."""
-    x, strides, disjoint = _padded(x, window, strides, padding, 0)
-    if disjoint:
-        total = _split(x, window).sum(tuple(range(2, 2 * len(window) + 1, 2)))
-    else:
-        total = _pairwise(jnp.add, taps(x, tuple(window), strides, (1,) * len(window)))
-    return total / math.prod(window)
+def avg_pool(x, window, strides):
+    """Returns the mean over windows of x [B, *spatial, C] without padding, [B, *out, C]."""
+    return _pairwise(jnp.add, taps(x, window, strides, (1,) * len(window))) / math.prod(window)
 
 
 def global_avg_pool(x):

@@ -39,17 +39,19 @@ def problem(name):
     return g, *(jnp.asarray(generator.standard_normal(shape), jnp.float32) for shape in shapes)
 
 
+FACES = (
+    (onednn.values, dense_conv._plain_values),
+    (onednn.input_gradient, dense_conv._plain_input_gradient),
+    (onednn.kernel_gradient, dense_conv._plain_kernel_gradient),
+)
+
+
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_values_and_derivatives_equal_products_of_patches(name, threads, use_onednn, monkeypatch):
     monkeypatch.setattr(onednn, "threads", lambda: threads)
     g, x, kernel, dy = problem(name)
-    faces = (
-        (onednn.values, dense_conv._plain_values, (x, kernel)),
-        (onednn.input_gradient, dense_conv._plain_input_gradient, (dy, kernel)),
-        (onednn.kernel_gradient, dense_conv._plain_kernel_gradient, (x, dy)),
-    )
-    for called, patches, operands in faces:
+    for (called, patches), operands in zip(FACES, ((x, kernel), (dy, kernel), (x, dy)), strict=True):
         actual, expected = (jax.jit(lambda *pair, f=f: f(*pair, g))(*operands) for f in (called, patches))
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=5e-5)
 
@@ -60,11 +62,7 @@ def test_bfloat16(use_onednn):
         pytest.skip("the processor has no bfloat16")
     g, x, kernel, dy = problem("uneven, stride 2")
     low = lambda *arrays: [a.astype(jnp.bfloat16) for a in arrays]
-    for called, patches, operands in (
-        (onednn.values, dense_conv._plain_values, (x, kernel)),
-        (onednn.input_gradient, dense_conv._plain_input_gradient, (dy, kernel)),
-        (onednn.kernel_gradient, dense_conv._plain_kernel_gradient, (x, dy)),
-    ):
+    for (called, patches), operands in zip(FACES, ((x, kernel), (dy, kernel), (x, dy)), strict=True):
         actual, expected = jax.jit(lambda a, b, f=called: f(a, b, g))(*low(*operands)), patches(*operands, g)
         assert actual.dtype == jnp.bfloat16
         np.testing.assert_allclose(actual.astype(jnp.float32), expected, rtol=0.03, atol=0.03 * np.abs(expected).max())
