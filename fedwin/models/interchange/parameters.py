@@ -108,10 +108,8 @@ def _listed(names) -> str:
 
 def _renamed(name: str, names: Mapping[str, str | None]) -> str | None:
     """Returns the mapped name of an array: by its own entry, or that of the longest module that contains it."""
-    if name in names:
-        return names[name]
     parts = name.split(".")
-    for end in range(len(parts) - 1, 0, -1):
+    for end in range(len(parts), 0, -1):
         module = ".".join(parts[:end])
         if module in names:
             target = names[module]
@@ -121,14 +119,11 @@ def _renamed(name: str, names: Mapping[str, str | None]) -> str | None:
 
 def _unique(renamed: Mapping[str, str | None], path) -> dict[str, str]:
     """Returns the names that have a target; raises UserError if two have the same."""
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, own in renamed.items():
-        if own is not None and own in found.values():
-            other = next(each for each, target in found.items() if target == own)
+        if own is not None and (other := owners.setdefault(own, name)) != name:
             raise UserError(f"{path}: '{other}' and '{name}' are both '{own}'; map one of them to null.")
-        if own is not None:
-            found[name] = own
-    return found
+    return {name: own for own, name in owners.items()}
 
 
 def _from_torch(arrays, names, layers: dict[str, Layer], shapes: Shapes, wanted: Shapes, path) -> Loaded:
