@@ -73,9 +73,6 @@ class ResidentExamples(TrainingExamples):
     Args:
       place: Store of host arrays -> Store on the devices.
       examples: placed examples that another seed of the run has, or None.
-
-    Attributes:
-      store: the placed Store.
     """
 
     def __init__(self, federation: Federation, rounds: int, place: Callable, examples=None):

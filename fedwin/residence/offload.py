@@ -14,10 +14,8 @@ COPIED = 64
 class Offload:
     """Reads records for one dispatch while another one trains, and writes them back in order.
 
-    Only one thread touches the store, so records are read and written in the order of the calls.
-
-    Args:
-      room: upper bound on the number of records that a dispatch needs.
+    Only one thread touches the store, so records are read and written in the order of the calls. A dispatch needs at
+    most `room` records.
     """
 
     def __init__(self, store: RecordStore, layout: RecordLayout, room: int):
@@ -53,9 +51,7 @@ class Offload:
         records, stored, skipped = self._prefetched[1].result()
         self._prefetched = None
         returned, values = self._returned
-        again = np.flatnonzero(skipped & np.isin(numbers, returned))
-        order = np.argsort(returned)
-        source = order[np.searchsorted(returned, numbers[again], sorter=order)]
+        _, again, source = np.intersect1d(numbers, returned, return_indices=True)
         for leaf, some in zip(records, values, strict=True):
             leaf[again] = some[source]
         skipped[again], stored[again] = False, True

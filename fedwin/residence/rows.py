@@ -217,11 +217,7 @@ def row_shapes(algorithm: Algorithm, params) -> PyTree:
 
 
 class InitialRows:
-    """Makes initial rows as host arrays, a fixed number at a time, so that they are compiled once.
-
-    Args:
-      batch: how many are made at a time.
-    """
+    """Makes initial rows as host arrays, `batch` at a time, so that they are compiled once."""
 
     def __init__(self, algorithm: Algorithm, params, init_key, batch: int):
         self.shapes = row_shapes(algorithm, params)

@@ -8,6 +8,7 @@ it changes, it moves (copy on write).
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -352,10 +353,7 @@ def _views(records: Records, place: int) -> list[memoryview]:
 
 
 def _checksum(parts: list[memoryview]) -> int:
-    value = 0
-    for part in parts:
-        value = zlib.crc32(part, value)
-    return value
+    return functools.reduce(lambda value, part: zlib.crc32(part, value), parts, 0)
 
 
 def _read_record(
@@ -366,19 +364,15 @@ def _read_record(
     Raises:
       UserError: the system can't read it, or it differs from its checksum.
     """
-    parts, intact = _views(records, place), True
+    parts = _views(records, place)
     try:
         file.seek(slot * nbytes)
         for part in parts:
-            while part:
-                count = file.readinto(part)
-                if not count:
-                    intact = False
-                    break
+            while part and (count := file.readinto(part)):  # what a file that is too short lacks fails the checksum
                 part = part[count:]
     except OSError as error:
         raise UserError(f"{file.name} can't be read ({error.strerror}); restore it.") from error
-    if not intact or _checksum(parts) != check:
+    if _checksum(parts) != check:
         raise UserError(
             f"{file.name} is damaged (record {number} differs from its checksum); restore it, or choose "
             f"another --out_dir."
