@@ -154,7 +154,6 @@ class ProbeInputs(NamedTuple):
 
     Attributes:
       models: the evaluated models, leaves [M, ...]; the first is that of the algorithm.
-      key: data of a key of the run.
       training: training examples; None where no client trains.
     """
 
@@ -195,9 +194,8 @@ class ClientProbe:
 
         Args:
           models: name -> model, read from the state `run`.
-          examples: store of the evaluation examples.
           training: store of the training examples; None without personalizers.
-          cohort: the clients, arrays [C]; its rows are those of `examples`.
+          cohort: the clients, arrays [C]; its rows are those of `examples`, the evaluation examples.
           training_rows: their rows of `training`, int32 [C].
         """
         state: PyTree = ()

@@ -52,16 +52,15 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
 
     def one(shared: SharedInputs, own: ClientInputs):
         assert isinstance(shared.store, Store)
-        client = shared.store.client(
-            own.place, key=own.key, round=shared.round, state=own.state, stats=shared.stats, n_max=n_max
-        )
+        place, store = own.place, shared.store
+        client = store.client(place, key=own.key, round=shared.round, state=own.state, stats=shared.stats, n_max=n_max)
         update = client_part(shared.down, client)
         stats = None
         if not tree.is_empty(update.stats):
             stats = core.mean(update.stats, core.aggregation_weight(client, weighting))
         summed = (update.message, stats, update.metrics)
         # where, not multiply: values of padding may be NaN.
-        summed = tree.map(lambda x: jnp.where(own.place.present, x, jnp.zeros_like(x)), summed)
+        summed = tree.map(lambda x: jnp.where(place.present, x, jnp.zeros_like(x)), summed)
         if stacked:
             message, *others = summed
             return (None, *others), StackedRow(update.state, message)

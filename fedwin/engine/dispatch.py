@@ -182,25 +182,16 @@ class VmappedDispatch(Dispatch):
 
     def _counts_stay_shared(self, step, shared, run, store, cohorts) -> bool:
         """Whether a round that starts with one count per window for all seeds ends with one; traces a round."""
-        differing = []
-
-        @jax.custom_batching.custom_vmap
-        def watched(counts):
-            return counts
-
-        @watched.def_vmap
-        def _(axis_size, batched, counts):
-            differing.extend(jax.tree.leaves(batched))
-            return counts, batched[0]
-
-        def counts_after(run, store, cohort):
-            return watched([node.count for node in windows_of(step(run, store, cohort)[0]).values()])
-
-        if windows_of(run):
-            first = jax.tree.map(lambda x: x[0], cohorts)
-            mapped = jax.vmap(counts_after, (_axes(shared), self._store_axes, 0), axis_size=run.round.shape[0])
-            jax.eval_shape(mapped, _without_axis(shared, run), store, first)
-        return not any(differing)
+        if not windows_of(run):
+            return True
+        counts = lambda *given: [node.count for node in windows_of(step(*given)[0]).values()]
+        in_axes, seeds = (_axes(shared), self._store_axes, 0), run.round.shape[0]
+        one_for_all = jax.vmap(counts, in_axes, out_axes=None, axis_size=seeds)
+        try:
+            jax.eval_shape(one_for_all, _without_axis(shared, run), store, jax.tree.map(lambda x: x[0], cohorts))
+        except ValueError:  # a count depends on the seed
+            return False
+        return True
 
 
 def _shared_leaves(run: RunState, counts: bool) -> RunState:
