@@ -7,10 +7,9 @@ import pytest
 
 from fedwin import core, engine, local, losses, models, observers, wrappers
 from fedwin.aggregation import AGGREGATORS, aggregated
-from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
-from fedwin.testing import compile_options, federations
+from fedwin.testing import compile_options, federations, problems
 from tests.fedjax_bridge import problem
 from tests.refusals import refused
 
@@ -22,13 +21,7 @@ def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
     network = network or models.from_fedjax(problem.model(), problem.sample_batch())
     solve = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS, **options)
     setting = core.Setting(12, 4, 20, init_fn=lambda key: network.init(key).params, model=network)
-    wrapped = [wrappers.WRAPPERS.build(text, setting) for text in wrap]
-    for wrapper in wrapped:
-        solve = wrapper.solver(solve)
-    algorithm = ALGORITHMS.build(name, setting, solve)
-    for wrapper in wrapped:
-        algorithm = wrapper.algorithm(algorithm)
-    return algorithm
+    return problems.build(name, setting, solve, [wrappers.WRAPPERS.build(text, setting) for text in wrap])
 
 
 def paddings(needs, **promised) -> int:
