@@ -15,9 +15,6 @@ def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
     Args:
       decay: memory of the average.
 
-    Returns:
-      The core.Observer, with the read-out 'ema'.
-
     Source: Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992,
     https://doi.org/10.1137/0330046.
 

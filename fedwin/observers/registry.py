@@ -1,13 +1,12 @@
-"""Registry of observers, the types that they share, and `build_all`, which builds a run's observers."""
+"""Registry of observers, and the types that they share."""
 
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import jax
 
-from fedwin.core import Observer, Setting, Variables
-from fedwin.errors import UserError
-from fedwin.registry import Choice, Registry
+from fedwin.core import Observer, Variables
+from fedwin.observers.weights import Weights
+from fedwin.registry import Registry
 
 
 class Average(NamedTuple):
@@ -22,48 +21,24 @@ class Average(NamedTuple):
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
 
 
-class SharedObserver(NamedTuple):
-    """Read-out that shares one observer, and thus one ring buffer, with the other read-outs of its family.
+class ReadOut(NamedTuple):
+    """Specification of a read-out of WIMA; one observer, and thus one ring buffer, serves all of a run.
 
     Attributes:
-      family: name of the observer that serves the family.
-      name: name of this read-out.
-      reading: the specification of this read-out, an argument of `build`.
-      build: tuple of the family's readings -> Observer.
+      name: name of the read-out.
+      window: W, models in the mean.
+      part: 'all'; 'classifier' takes the last layer from the average and the rest from the model, 'features' the
+        reverse.
+      warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
+      weights: weights of the models, newest first: 'uniform', another name of observers.WEIGHTS, or W numbers.
     """
 
-    family: str
     name: str
-    reading: object
-    build: Callable[[tuple], Observer]
+    window: int
+    part: str = "all"
+    warmup: str = "partial"
+    weights: Weights = "uniform"
 
 
-# Builders have the signature builder(setting, *, option=...) -> Observer or SharedObserver.
-OBSERVERS = Registry("observer", rule="rule", builds=(Observer, SharedObserver))
-
-
-def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Observer]:
-    """Builds a run's observers.
-
-    Args:
-      choices: such as 'wima:window=50' or 'ema'.
-
-    Returns:
-      Name -> Observer; read-outs of one family share an observer.
-
-    Raises:
-      UserError: when a choice is wrong or given twice.
-    """
-    single: dict[str, Observer] = {}
-    shared: dict[str, list[SharedObserver]] = {}
-    for choice in choices:
-        built = OBSERVERS.build(choice, setting)
-        name = built.name if isinstance(built, SharedObserver) else OBSERVERS.check(choice).name
-        if name in single or any(name == member.name for family in shared.values() for member in family):
-            raise UserError(f"observe={choice}: '{name}' is given twice; keep one.")
-        if isinstance(built, SharedObserver):
-            shared.setdefault(built.family, []).append(built)
-        else:
-            single[name] = built
-    combined = {name: family[0].build(tuple(m.reading for m in family)) for name, family in shared.items()}
-    return combined | single
+# Builders have the signature builder(setting, *, option=...) -> Observer or ReadOut.
+OBSERVERS = Registry("observer", rule="rule", builds=(Observer, ReadOut))

@@ -27,9 +27,6 @@ def swa(
       phase: 'code' collects after round i > start with (i - start) mod cycle = 0, 'swa' with (i - start + 1) mod cycle
         = 0.
 
-    Returns:
-      The core.Observer, with the read-out 'swa'.
-
     Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834.
 

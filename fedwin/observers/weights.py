@@ -21,11 +21,7 @@ Weights = str | Sequence[float]
 
 
 def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
-    """Returns a name of WEIGHTS, or W numbers; 'uniform' for all that are equal.
-
-    Args:
-      weights: the weights of a read-out.
-      window: W, the models in the mean.
+    """Returns the weights of a window of W models as a name, 'uniform' for all that are equal, or as W numbers.
 
     Raises:
       UserError: an unknown name, a wrong number of weights, one that is not finite, or a sum of 0.
@@ -51,11 +47,7 @@ def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
 
 
 def weights_name(weights: Weights) -> list[str]:
-    """Parts that weights add to the name of a read-out: none, or one.
-
-    Args:
-      weights: the weights of a read-out.
-    """
+    """Returns the parts that weights add to the name of a read-out: none, or one."""
     if isinstance(weights, str):
         return [] if weights == "uniform" else [weights]
     return ["-".join(f"{c:g}" for c in weights)]
@@ -68,9 +60,7 @@ def age_weights(weights: str | tuple[float, ...], window: int, filled, dtype):
 
     Args:
       weights: the result of `parse_weights`.
-      window: W, the models in the mean.
       filled: n, int32 [].
-      dtype: dtype of the weights.
     """
     ages = jnp.arange(window)
     if isinstance(weights, str):

@@ -1,6 +1,7 @@
 """Window-based model averaging (WIMA): any number of windows over one trajectory."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,39 +10,15 @@ from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
-from fedwin.observers.registry import OBSERVERS, SharedObserver
+from fedwin.observers.registry import OBSERVERS, ReadOut
 from fedwin.observers.weights import Weights, age_weights, parse_weights, weights_name
 from fedwin.registry.ranges import PositiveInt
 
 Part = Literal["all", "classifier", "features"]
 
 
-class ReadOut(NamedTuple):
-    """Specification of one read-out of a WIMA observer.
-
-    Attributes:
-      name: name of the read-out.
-      window: W, models in the mean.
-      part: 'all'; 'classifier' takes the last layer from the average and the rest from the model, 'features' the
-        reverse.
-      warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
-      weights: weights of the models, newest first: 'uniform', another name of observers.WEIGHTS, or W numbers.
-    """
-
-    name: str
-    window: int
-    part: str = "all"
-    warmup: str = "partial"
-    weights: Weights = "uniform"
-
-
 def wima_name(window: int, part: str = "all", weights: Weights = "uniform") -> str:
-    """Returns the name of the read-out of a WIMA choice.
-
-    Args:
-      window: W, models in the mean.
-      part: 'all', 'classifier' or 'features'.
-      weights: weights of the models.
+    """Returns the name of the read-out of a WIMA choice; arguments as in ReadOut.
 
     Example:
       >>> wima_name(50), wima_name(100, "classifier"), wima_name(20, weights="cosine")
@@ -51,15 +28,7 @@ def wima_name(window: int, part: str = "all", weights: Weights = "uniform") -> s
 
 
 def select(mask, chosen, rest):
-    """Selects between two trees, leaf by leaf.
-
-    Args:
-      mask: tree of booleans.
-      chosen: taken where the mask is true.
-      rest: taken where the mask is False.
-
-    Returns:
-      A tree like `chosen`.
+    """Returns a tree with the leaves of `chosen` where the mask, a tree of booleans, is true, and of `rest` elsewhere.
 
     Example:
       >>> select({"a": True, "b": False}, {"a": 1, "b": 2}, {"a": 3, "b": 4})
@@ -166,6 +135,12 @@ def wima(
     return Observer(init, update, read)
 
 
+def wima_of(readings: Sequence[ReadOut], setting: Setting) -> Observer:
+    """Returns the observer of all WIMA read-outs of a run."""
+    path = () if setting.model is None else setting.model.classifier_path
+    return wima(tuple(readings), path, setting.most_rounds)
+
+
 @OBSERVERS.register("wima", paper="caldarola2023window")
 def wima_reading(
     setting: Setting,
@@ -174,7 +149,7 @@ def wima_reading(
     part: Part = "all",
     warmup: Literal["partial", "raw"] = "partial",
     weights: str = "uniform",
-) -> SharedObserver:
+) -> ReadOut:
     """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring buffer.
 
         w_WIMA^t = sum_{k=0}^{W-1} c_k w^{t-k},   c_k = 1/W
@@ -192,7 +167,7 @@ def wima_reading(
         growing linearly to the newest. Or W numbers, newest first, such as '3-2-1', divided by their sum.
 
     Returns:
-      The SharedObserver, with the read-out 'wimaW' ('wimaW_classifier', 'wimaW_features', 'wimaW_cosine' ...).
+      The ReadOut 'wimaW' ('wimaW_classifier', 'wimaW_features', 'wimaW_cosine' ...).
 
     Source: Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
     2023, https://arxiv.org/abs/2310.01366.
@@ -202,7 +177,4 @@ def wima_reading(
       >>> testing.run_rounds("fedavg", observers=["wima:window=2", "wima:window=3"])
       {'model': [3.916, 3.315, 3.169], 'wima2': [3.916, 3.576, 3.236], 'wima3': [3.916, 3.576, 3.414]}
     """
-    name = wima_name(window, part, weights)
-    path = setting.model.classifier_path if setting.model is not None else ()
-    build = lambda readings: wima(readings, path, setting.most_rounds)
-    return SharedObserver("wima", name, ReadOut(name, window, part, warmup, weights), build)
+    return ReadOut(wima_name(window, part, weights), window, part, warmup, weights)

@@ -18,7 +18,7 @@ from fedwin.data import PARTITIONS, Partition
 from fedwin.engine.algorithm_check import check_round
 from fedwin.errors import UserError, describe
 from fedwin.losses import LOSSES
-from fedwin.observers import OBSERVERS, SharedObserver
+from fedwin.observers import OBSERVERS, ReadOut, wima_of
 from fedwin.sampling import SAMPLERS, Population, Sampler
 from fedwin.testing import federations
 from fedwin.testing.contract import Bench, check_loop, check_padding, check_strategy, default_strategies
@@ -67,8 +67,9 @@ def check_observer(make, p=None, rounds: int = 6):
     p = classification() if p is None else p
 
     def observer():
-        built = make(p.setting._replace(num_rounds=rounds))
-        return built.build((built.reading,)) if isinstance(built, SharedObserver) else built
+        setting = p.setting._replace(num_rounds=rounds)
+        built = make(setting)
+        return wima_of([built], setting) if isinstance(built, ReadOut) else built
 
     def followed(observer, state, first):
         update, states = jax.jit(observer.update, compiler_options=compile_options()), [state]
