@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive, Share
 from fedwin.tree import PyTree
 
@@ -40,12 +39,8 @@ class AdaBestRow(NamedTuple):
     paper="varno2022adabest",
     instances=("adabest:mu=0.2", "adabest:eval_model=average"),
     degenerate={"mu": 0, "beta": 0},
-    down="1",
-    up="1",
     reported="1x",
-    server="2",
-    client="1 + last round",
-    status="checked",
+    **facts(server="2", client="1 + last round"),
 )
 def adabest(
     setting: core.Setting,
@@ -97,6 +92,6 @@ def adabest(
         server,
         init=AdaBestState,
         client_init=lambda params, id: AdaBestRow(tree.zeros_like(params), jnp.full((), -1, jnp.int32)),
-        eval_model=lambda model, state: Variables(state.average, model.stats) if eval_model == "average" else model,
+        eval_model=lambda model, state: model._replace(params=state.average) if eval_model == "average" else model,
         weighting=weighting,
     )

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
 
@@ -61,11 +60,7 @@ def summed(solve: local.Solver, c: core.Client) -> local.Rule:
     paper=("ro2021communication", "mohri2019agnostic"),
     instances=("agnostic", "agnostic:weighting=uniform,batch_loss=sum"),
     degenerate={"lr": 0},
-    down="1",
-    up="1 + 1 number",
-    server="1 + weights of domains",
-    client="0",
-    status="paper",
+    **facts(up="1 + 1 number", server="1 + weights of domains", status="paper"),
 )
 def agnostic(
     setting: core.Setting,
@@ -76,7 +71,7 @@ def agnostic(
     window: PositiveInt = 1,
     batch_loss: Literal["mean", "sum"] = "mean",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """Agnostic FedAvg: steps weighted by lambda_d of the client's domain, lambda_d <- lambda_d exp(lr F_d), normalized.
 

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, PositiveInt
 from fedwin.tree import PyTree
 
@@ -60,11 +59,7 @@ class AmplifiedRow(NamedTuple):
     paper=("crawshaw2024federated", "karimireddy2020scaffold"),
     instances=("amplified_scaffold:period=2,gamma=1.2",),
     warmup_horizon="period",
-    down="2",
-    up="2",
-    server="4",
-    client="2 + 2 numbers",
-    status="checked",
+    **facts(down="2", up="2", server="4", client="2 + 2 numbers"),
 )
 def amplified_scaffold(
     setting: core.Setting,
@@ -73,7 +68,7 @@ def amplified_scaffold(
     period: PositiveInt | None = None,
     gamma: Positive = 1.5,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """Amplified SCAFFOLD: direction g(y) - c_i + c, x = z + gamma (x - z) after each period, z the model at its start.
 

@@ -16,10 +16,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common, personal
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.personal import PersonalModel
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, Share
 
 
@@ -31,11 +28,11 @@ class APFLRow(NamedTuple):
       alpha: its weight in the mixture, float [].
     """
 
-    own: PersonalModel
+    own: personal.PersonalModel
     alpha: jax.Array
 
 
-def mixture(model: Variables, row: APFLRow) -> Variables:
+def mixture(model: core.Variables, row: APFLRow) -> core.Variables:
     """Returns alpha_i v_i + (1 - alpha_i) x, or x for a client that has not taken part, given the evaluated model x."""
     v = personal.read(model, row.own)
     return v._replace(params=tree.lerp(row.alpha, model.params, v.params))
@@ -45,11 +42,7 @@ def mixture(model: Variables, row: APFLRow) -> Variables:
     "apfl",
     paper="deng2020adaptive",
     instances=("apfl:adaptive=round", "apfl:alpha=0.25,first=received"),
-    down="1",
-    up="1",
-    server="1",
-    client="1 + mixing weight",
-    status="checked",
+    **facts(client="1 + mixing weight"),
 )
 def apfl(
     setting: core.Setting,
@@ -59,7 +52,7 @@ def apfl(
     adaptive: Literal["none", "round", "step"] = "none",
     first: personal.First = "initial",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """APFL: FedAvg, and a local model v_i trained through the mixture u = alpha v_i + (1 - alpha) y.
 

@@ -27,7 +27,7 @@ from jax import lax
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
 from fedwin.algorithms.fedopt import Optimizer, named_server
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
 from fedwin.local.optimizers import muon, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, Positive, PositiveInt
@@ -103,11 +103,7 @@ def fragments_of(params, fragments: int, pattern: str) -> list[int]:
         "diloco:fragments=2,delay=1,mixing=0.3,restart=2,optimizer=adam,server_lr=0.1,eps=0.001",
     ),
     degenerate={"inner": "client_optimizer", "optimizer": "sgd", "server_lr": 1.0, "weighting": "samples"},
-    down="1",
-    up="1 (1 / F with F fragments)",
-    server="1 + optimizer",
-    client="2 (3 with fragments or an overlap)",
-    status="checked",
+    **facts(up="1 (1 / F with F fragments)", server="1 + optimizer", client="2 (3 with fragments or an overlap)"),
 )
 def diloco(
     setting: core.Setting,

@@ -12,20 +12,12 @@ import dataclasses
 
 from fedwin import core, local
 from fedwin.algorithms import common, personal
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 
 @ALGORITHMS.register(
-    "ditto",
-    paper="li2021ditto",
-    instances=("ditto:lam=0.5", "ditto:first=received"),
-    down="1",
-    up="1",
-    server="1",
-    client="1",
-    status="checked",
+    "ditto", paper="li2021ditto", instances=("ditto:lam=0.5", "ditto:first=received"), **facts(client="1")
 )
 def ditto(
     setting: core.Setting,
@@ -34,7 +26,7 @@ def ditto(
     lam: NonNegative = 1.0,
     first: personal.First = "initial",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """Ditto: FedAvg, and a personal model v_i with direction g(v) + lam (v - x).
 

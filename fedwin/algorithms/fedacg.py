@@ -5,7 +5,7 @@ x is evaluated, not z.
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 
 
@@ -14,12 +14,8 @@ from fedwin.registry.ranges import Decay, NonNegative, Positive
     paper="kim2024communication",
     instances=("fedacg:lam=0.5",),
     degenerate={"lam": 0, "beta": 0},
-    down="1",
-    up="1",
-    server="2",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(server="2"),
 )
 def fedacg(
     setting: core.Setting,

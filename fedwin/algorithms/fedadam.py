@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 from fedwin.tree import PyTree
 
@@ -52,15 +52,7 @@ def adaptive_server(second_moment: Moment, server_lr, b1, tau, v0=0.0) -> Server
 
 
 @ALGORITHMS.register(
-    "fedadam",
-    paper="reddi2021adaptive",
-    instances=("fedadam:server_lr=0.1",),
-    asynchronous=True,
-    down="1",
-    up="1",
-    server="3",
-    client="0",
-    status="checked",
+    "fedadam", paper="reddi2021adaptive", instances=("fedadam:server_lr=0.1",), asynchronous=True, **facts(server="3")
 )
 def fedadam(
     setting: core.Setting,

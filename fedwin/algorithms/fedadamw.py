@@ -16,9 +16,8 @@ import optax
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.local.optimizers import check_plain_sgd, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegative, Positive, Share
 from fedwin.tree import PyTree
@@ -67,11 +66,7 @@ def _adamw(b1, b2, eps, weight_decay) -> optax.GradientTransformation:
     "fedadamw",
     paper="liu2025fedadamw",
     instances=("fedadamw:eps=0.001",),
-    down="2 + A + 1 numbers",
-    up="1 + A + 2 numbers",
-    server="2 + A + 1 numbers",
-    client="0",
-    status="checked",
+    **facts(down="2 + A + 1 numbers", up="1 + A + 2 numbers", server="2 + A + 1 numbers"),
 )
 def fedadamw(
     setting: core.Setting,
@@ -83,7 +78,7 @@ def fedadamw(
     eps: NonNegative = 1e-8,
     blocks: Literal["array", "entry"] = "array",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedAdamW: AdamW's step + lr alpha Delta from v = vbar, the clients' mean; Delta the last round's mean gradient.
 

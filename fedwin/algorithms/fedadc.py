@@ -8,8 +8,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, Share
 
 
@@ -18,12 +17,8 @@ from fedwin.registry.ranges import Positive, Share
     paper="ozfatura2021fedadc",
     instances=("fedadc:beta_global=0.6", "fedadc:beta_global=0.6,beta_local=1.0"),
     degenerate={"beta_global": 0, "beta_local": 0},
-    down="2",
-    up="1",
     reported="1.5x",
-    server="2",
-    client="0",
-    status="checked",
+    **facts(down="2", server="2"),
 )
 def fedadc(
     setting: core.Setting,
@@ -32,7 +27,7 @@ def fedadc(
     beta_global: Share = 0.9,
     beta_local: Share | None = None,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedADC: direction g(y) + (beta_local / J_i) m.
 

@@ -2,8 +2,7 @@
 
 from fedwin import core, local
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive
 
 
@@ -11,16 +10,12 @@ from fedwin.registry.ranges import Positive
     "fedavg",
     paper="mcmahan2017communication",
     instances=("fedavg", "fedavg:weighting=uniform,server_lr=0.5"),
-    down="1",
-    up="1",
     reported="1x",
-    server="1",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(),
 )
 def fedavg(
-    setting: core.Setting, solve: local.Solver, *, server_lr: Positive = 1.0, weighting: Weighting = "samples"
+    setting: core.Setting, solve: local.Solver, *, server_lr: Positive = 1.0, weighting: common.Weighting = "samples"
 ) -> core.Algorithm:
     """FedAvg: x <- x + server_lr sum_i p_i (y_i - x).
 

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, PositiveShare
 from fedwin.tree import PyTree
 
@@ -51,11 +50,7 @@ def mean_gradient(total, before):
     paper="cheng2024momentum",
     instances=("fedavg_m:beta=0.4",),
     degenerate={"beta": 1},
-    down="2",
-    up="1 + 1 number",
-    server="2",
-    client="0",
-    status="checked",
+    **facts(down="2", up="1 + 1 number", server="2"),
 )
 def fedavg_m(
     setting: core.Setting,
@@ -63,7 +58,7 @@ def fedavg_m(
     *,
     beta: PositiveShare = 0.1,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedAvg-M: direction beta g(y) + (1 - beta) m, m the last round's mean gradient.
 
@@ -136,7 +131,7 @@ def scaffold_m(
     *,
     beta: PositiveShare = 0.1,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """SCAFFOLD-M: direction beta (g(y) - c_i + c) + (1 - beta) m, m the last round's mean gradient.
 

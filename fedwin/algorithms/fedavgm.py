@@ -2,7 +2,7 @@
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, Positive
 
 
@@ -11,13 +11,9 @@ from fedwin.registry.ranges import Decay, Positive
     paper="hsu2019measuring",
     instances=("fedavgm:beta=0.5",),
     degenerate={"beta": 0},
-    down="1",
-    up="1",
     reported="1x",
-    server="2",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(server="2"),
 )
 def fedavgm(
     setting: core.Setting,

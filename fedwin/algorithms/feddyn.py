@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 from fedwin.tree import PyTree
 
@@ -31,13 +30,9 @@ class FedDynState(NamedTuple):
     "feddyn",
     paper="acar2021federated",
     instances=("feddyn:alpha=0.1", "feddyn:alpha=0.1,eval_model=average,client_alpha=by_size"),
-    down="1",
-    up="1",
     reported="1x",
-    server="2",
     asynchronous=True,
-    client="1",
-    status="checked",
+    **facts(server="2", client="1"),
 )
 def feddyn(
     setting: core.Setting,
@@ -85,7 +80,7 @@ def feddyn(
         return tree.axpy(server_lr, tree.add(delta, s), params), FedDynState(s, average)
 
     def evaluated(model, state):
-        return Variables(state.average, model.stats) if evaluates_average else model
+        return model._replace(params=state.average) if evaluates_average else model
 
     return core.algorithm(
         client,

@@ -13,14 +13,11 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive
 
 
-@ALGORITHMS.register(
-    "fedexp", paper="jhunjhunwala2023fedexp", down="1", up="1", server="2", client="0", status="checked"
-)
+@ALGORITHMS.register("fedexp", paper="jhunjhunwala2023fedexp", **facts(server="2"))
 def fedexp(
     setting: core.Setting,
     solve: local.Solver,
@@ -62,7 +59,7 @@ def fedexp(
         return tree.axpy(server_lr * jnp.maximum(1, ratio), delta, params), params if averages else state
 
     def evaluated(model, before):
-        return Variables(tree.lerp(0.5, model.params, before), model.stats) if averages else model
+        return model._replace(params=tree.lerp(0.5, model.params, before)) if averages else model
 
     # The server sees every y_i and computes the norms itself: only the model travels.
     return core.algorithm(

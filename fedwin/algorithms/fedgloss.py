@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from fedwin import core, local, rules, tree
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedsam import sharpness_aware
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive
 from fedwin.tree import PyTree
 
@@ -53,11 +53,7 @@ def pulled(inner: local.Rule, beta, q) -> local.Rule:
     "fedgloss",
     paper=("caldarola2025beyond", "acar2021federated", "foret2021sharpness"),
     instances=("fedgloss:rho=0.1,local_rho=0.05,ramp=2", "fedgloss:rho=0.1,local_rho=0,dual=cohort"),
-    down="1",
-    up="1",
-    server="3",
-    client="1",
-    status="checked",
+    **facts(server="3", client="1"),
 )
 def fedgloss(
     setting: core.Setting,

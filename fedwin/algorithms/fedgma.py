@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive, Share
 
 # The default threshold of every mode.
@@ -32,11 +32,7 @@ def agreement_mask(signs, count, threshold, mode="soft"):
     paper="tenison2022gradient",
     instances=("fedgma", "fedgma:threshold=0.8,mode=hard", "fedgma:mode=extra_step"),
     degenerate={"threshold": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-    status="checked",
+    **facts(),
 )
 def fedgma(
     setting: core.Setting,

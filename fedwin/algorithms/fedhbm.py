@@ -13,8 +13,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive
 from fedwin.tree import PyTree
@@ -58,13 +57,9 @@ def anchor_init(setting, first):
     paper="zaccone2023communication",
     instances=("local_ghb:beta=0.5", "local_ghb:beta=0.5,first=random,scale=tau_i"),
     degenerate={"beta": 0},
-    down="1",
-    up="1",
     reported="1x",
-    server="1",
     asynchronous=True,
-    client="1",
-    status="checked",
+    **facts(client="1"),
 )
 def local_ghb(
     setting: core.Setting,
@@ -75,7 +70,7 @@ def local_ghb(
     scale: Literal["C", "tau_i"] = "C",
     nesterov: bool = False,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x^{t-1} - a_i), a_i the model received last time.
 
@@ -123,7 +118,7 @@ def fedhbm(
     first: First = "unset",
     nesterov: bool = False,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
 

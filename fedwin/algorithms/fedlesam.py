@@ -15,9 +15,8 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedsam import perturbation
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 from fedwin.tree import PyTree
 
@@ -49,11 +48,7 @@ def perturbed(eps) -> local.Rule:
     paper=("fan2024locally", "foret2021sharpness"),
     instances=("fedlesam:rho=0.05",),
     degenerate={"rho": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="1",
-    status="checked",
+    **facts(client="1"),
 )
 def fedlesam(
     setting: core.Setting,
@@ -61,7 +56,7 @@ def fedlesam(
     *,
     rho: NonNegative = 0.1,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedLESAM: direction g(y + rho (a_i - x) / ||a_i - x||), a_i the model received last time.
 

@@ -18,9 +18,8 @@ from optax.contrib import MuonState
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.local.optimizers import check_plain_sgd, muon, with_decoupled_decay
 from fedwin.registry.ranges import Decay, Positive
 from fedwin.tree import PyTree
@@ -63,11 +62,7 @@ def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransfor
     paper="liu2025fedmuon",
     # The tests compare results up to rounding, which five Newton-Schulz steps enlarge by up to 3.4 ** 5.
     instances=("fedmuon:alpha=0.95,beta=0.9,matrix_lr=0.1",),
-    down="2 + M numbers",
-    up="1 + M + 1 numbers",
-    server="2 + M",
-    client="0",
-    status="checked",
+    **facts(down="2 + M numbers", up="1 + M + 1 numbers", server="2 + M"),
 )
 def fedmuon(
     setting: core.Setting,
@@ -77,7 +72,7 @@ def fedmuon(
     beta: Decay = 0.98,
     matrix_lr: Positive = 1.0,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedMuon: step -lr ((1 - alpha) U V^T + alpha m) with U S V^T = M, the momentum; m the last mean gradient.
 

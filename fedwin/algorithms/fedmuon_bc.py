@@ -14,8 +14,7 @@ import optax
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.algorithms.scaffold import controlled
 from fedwin.local.optimizers import check_plain_sgd, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegativeInt, Positive
@@ -65,11 +64,7 @@ def corrected_muon(beta: float, steps: int, weight_decay: float) -> optax.Gradie
     "fedmuon_bc",
     paper="takezawa2025fedmuon",
     instances=("fedmuon_bc:newton_schulz=1",),
-    down="2",
-    up="2",
-    server="2",
-    client="1",
-    status="checked",
+    **facts(down="2", up="2", server="2", client="1"),
 )
 def fedmuon_bc(
     setting: core.Setting,
@@ -78,7 +73,7 @@ def fedmuon_bc(
     beta: Decay = 0.9,
     newton_schulz: NonNegativeInt = 5,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """Bias-corrected FedMuon: step -lr U V^T with U S V^T = M_i - C_i + C, where C_i is M_i of the client's last round.
 

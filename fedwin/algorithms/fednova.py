@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
 from fedwin.local.optimizers import has_memory, is_sgd
 from fedwin.registry.ranges import NonNegative, Positive
@@ -41,11 +41,7 @@ def counter(optimizer, mu=0.0):
     "fednova",
     paper="wang2020tackling",
     instances=("fednova", "fednova:mu=0.5,tau_eff=steps"),
-    down="1",
-    up="1 + 1 number",
-    server="1",
-    client="0",
-    status="checked",
+    **facts(up="1 + 1 number"),
 )
 def fednova(
     setting: core.Setting,

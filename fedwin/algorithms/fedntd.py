@@ -11,9 +11,7 @@ from jax.nn import logsumexp, one_hot
 
 from fedwin import core, local, losses, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 
@@ -45,12 +43,8 @@ def not_true_divergence(logits, teacher, labels, temperature=1.0):
     paper="lee2022preservation",
     instances=("fedntd:beta=0.5",),
     degenerate={"beta": 0},
-    down="1",
-    up="1",
-    server="1",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(),
 )
 def fedntd(
     setting: core.Setting,
@@ -59,7 +53,7 @@ def fedntd(
     beta: NonNegative = 1.0,
     temperature: Positive = 1.0,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedNTD: loss + beta KL(q || p), p and q the client's and the server model's softmax over the not-true classes.
 
@@ -87,7 +81,7 @@ def fedntd(
         losses.check_one_class(c.examples["y"], "fedntd", "choose another --algorithm")
 
         def term(output, batch):
-            teacher = model.apply(Variables(params, c.stats), batch, c.key, False).logits
+            teacher = model.apply(core.Variables(params, c.stats), batch, c.key, False).logits
             values = not_true_divergence(output.logits, teacher, batch["y"], temperature)
             return beta * losses.masked_mean(values, batch)
 

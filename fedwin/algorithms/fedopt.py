@@ -11,7 +11,7 @@ import optax
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
 from fedwin.algorithms.fedadam import adagrad_server, adam_moment, adaptive_server, yogi_moment
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 
 Optimizer = Literal["sgd", "momentum", "adam", "yogi", "adagrad"]
@@ -59,12 +59,8 @@ def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bia
         "fedopt:optimizer=adagrad,server_lr=0.1",
     ),
     degenerate={"optimizer": "sgd"},
-    down="1",
-    up="1",
-    server="1 + optimizer",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(server="1 + optimizer"),
 )
 def fedopt(
     setting: core.Setting,

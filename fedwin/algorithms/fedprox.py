@@ -5,8 +5,7 @@ The factor of the pull is mu, as in the paper; some implementations use mu/2.
 
 from fedwin import core, local
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 
@@ -15,13 +14,9 @@ from fedwin.registry.ranges import NonNegative, Positive
     paper="li2020federated",
     instances=("fedprox:mu=0.5",),
     degenerate={"mu": 0},
-    down="1",
-    up="1",
     reported="1x",
-    server="1",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(),
 )
 def fedprox(
     setting: core.Setting,
@@ -29,7 +24,7 @@ def fedprox(
     *,
     mu: NonNegative = 0.01,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedProx: direction g(y) + mu (y - x).
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 # Names of bias parameters in flax and haiku; a matrix of this name is LoRA's.
@@ -46,11 +45,7 @@ def sharpness_aware(rho, eta=None):
     "fedsam",
     paper=("caldarola2022improving", "qu2022generalized", "foret2021sharpness"),
     degenerate={"rho": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-    status="checked",
+    **facts(),
 )
 def fedsam(
     setting: core.Setting,
@@ -58,7 +53,7 @@ def fedsam(
     *,
     rho: NonNegative = 0.1,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedSAM: direction g(y + rho g(y) / ||g(y)||).
 
@@ -86,7 +81,7 @@ def fedasam(
     rho: NonNegative = 0.7,
     eta: NonNegative = 0.2,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedASAM: direction g(y + rho T^2 g(y) / ||T g(y)||), T = |y| + eta.
 

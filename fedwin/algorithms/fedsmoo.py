@@ -13,7 +13,7 @@ from fedwin import core, local, rules, tree
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedgloss import pulled
 from fedwin.algorithms.fedsam import perturbation
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 from fedwin.tree import PyTree
 
@@ -61,11 +61,7 @@ def agreed_perturbation(rho, m) -> local.Rule:
     "fedsmoo",
     paper=("sun2023dynamic", "acar2021federated", "foret2021sharpness"),
     instances=("fedsmoo:rho=0.05",),
-    down="2",
-    up="2",
-    server="3",
-    client="2",
-    status="checked",
+    **facts(down="2", up="2", server="3", client="2"),
 )
 def fedsmoo(
     setting: core.Setting,

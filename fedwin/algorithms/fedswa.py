@@ -18,8 +18,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, Share
 
 # Default values of every form: of both methods, and of one of them.
@@ -55,16 +54,7 @@ def falling_rate(rho, peak=1.0):
     return on_step
 
 
-@ALGORITHMS.register(
-    "fedswa",
-    paper="liu2025fedswa",
-    degenerate={"rho": 1, "server_lr": 1},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-    status="checked",
-)
+@ALGORITHMS.register("fedswa", paper="liu2025fedswa", degenerate={"rho": 1, "server_lr": 1}, **facts())
 def fedswa(
     setting: core.Setting,
     solve: local.Solver,
@@ -73,7 +63,7 @@ def fedswa(
     rho: Share | None = None,
     peak: Positive | None = None,
     server_lr: Positive | None = None,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedSWA: step j at the rate lr (1 - (1 - rho) j / J_i), x <- x + server_lr sum_i p_i (y_i - x).
 
@@ -115,7 +105,7 @@ def controlled(control, rho):
     return rule
 
 
-@ALGORITHMS.register("fedmoswa", paper="liu2025fedswa", down="2", up="2", server="2", client="1", status="checked")
+@ALGORITHMS.register("fedmoswa", paper="liu2025fedswa", **facts(down="2", up="2", server="2", client="1"))
 def fedmoswa(
     setting: core.Setting,
     solve: local.Solver,
@@ -124,7 +114,7 @@ def fedmoswa(
     rho: Share | None = None,
     gamma: Share | None = None,
     server_lr: Positive | None = None,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedMoSWA: FedSWA with direction g(y) - c_i + m, m <- m + gamma sum_i p_i (c_i - m).
 

@@ -12,7 +12,7 @@ FedStale's weights 1 / (K pi_i), for clients that take part with unequal probabi
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, Share
 
 
@@ -43,15 +43,7 @@ def with_stale_steps(setting, solve, beta, server_lr, weighting) -> core.Algorit
     )
 
 
-@ALGORITHMS.register(
-    "fedvarp",
-    paper="jhunjhunwala2022fedvarp",
-    down="1",
-    up="1",
-    server="2 + 1 per client",
-    client="0",
-    status="checked",
-)
+@ALGORITHMS.register("fedvarp", paper="jhunjhunwala2022fedvarp", **facts(server="2 + 1 per client"))
 def fedvarp(
     setting: core.Setting, solve: local.Solver, *, server_lr: Positive = 1.0, weighting: Weighting = "samples"
 ) -> core.Algorithm:

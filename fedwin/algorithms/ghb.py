@@ -8,8 +8,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree, window
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
 
 
@@ -19,13 +18,9 @@ from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
     instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true"),
     degenerate={"beta": 0},
     warmup_horizon="tau",
-    down="2",
-    up="1",
     reported="1.5x",
-    server="1 + tau",
     asynchronous=True,
-    client="0",
-    status="checked",
+    **facts(down="2", server="1 + tau"),
 )
 def ghb(
     setting: core.Setting,
@@ -35,7 +30,7 @@ def ghb(
     beta: NonNegative = 0.9,
     nesterov: bool = False,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 

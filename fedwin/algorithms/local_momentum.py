@@ -9,7 +9,7 @@ import optax
 
 from fedwin import core, local
 from fedwin.algorithms.common import Server, Weighting, fedavg_server, fedavg_with
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, Positive
 
 
@@ -18,11 +18,7 @@ from fedwin.registry.ranges import Decay, Positive
     paper="polyak1964some",
     instances=("local_momentum:momentum=0.5", "local_momentum:momentum=0.5,weighting=uniform"),
     degenerate={"momentum": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="1",
-    status="checked",
+    **facts(client="1"),
 )
 def local_momentum(
     setting: core.Setting,

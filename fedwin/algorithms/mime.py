@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Decay, Positive
 from fedwin.tree import PyTree
 
@@ -31,12 +30,8 @@ class MimeState(NamedTuple):
     "mime",
     paper="karimireddy2021breaking",
     instances=("mime", "mime:beta=0.5,weighting=uniform"),
-    down="2 (3 with momentum)",
-    up="2",
     reported="2x (3x)",
-    server="1 (2)",
-    client="0",
-    status="checked",
+    **facts(down="2 (3 with momentum)", up="2", server="1 (2)"),
 )
 def mime(
     setting: core.Setting,
@@ -44,7 +39,7 @@ def mime(
     *,
     beta: Decay = 0.0,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """MIME: direction g(y) - g(x) + c + beta m.
 
@@ -114,7 +109,7 @@ def mimelite(
     *,
     beta: Decay = 0.9,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
 

@@ -12,9 +12,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, losses
 from fedwin.algorithms import common, personal
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.core import Variables
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 
@@ -33,17 +31,7 @@ def contrast(h, server, previous, temperature):
     return losses.nll(similarities / temperature, jnp.zeros(len(h), jnp.int32))
 
 
-@ALGORITHMS.register(
-    "moon",
-    paper="li2021model",
-    instances=("moon:mu=0.5",),
-    degenerate={"mu": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="1",
-    status="checked",
-)
+@ALGORITHMS.register("moon", paper="li2021model", instances=("moon:mu=0.5",), degenerate={"mu": 0}, **facts(client="1"))
 def moon(
     setting: core.Setting,
     solve: local.Solver,
@@ -51,7 +39,7 @@ def moon(
     mu: NonNegative = 1.0,
     temperature: Positive = 0.5,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """MOON: loss + mu contrastive loss, features near the server model's and far from the client's previous model's.
 
@@ -79,7 +67,7 @@ def moon(
 
         def term(output, batch):
             of = lambda variables: losses.features_of(model.apply(variables, batch, c.key, False), "moon")
-            server, previous = of(Variables(params, c.stats)), of(own)
+            server, previous = of(core.Variables(params, c.stats)), of(own)
             values = contrast(losses.features_of(output, "moon"), server, previous, temperature)
             return jnp.where(c.state.seen, mu, 0.0) * losses.masked_mean(values, batch)
 

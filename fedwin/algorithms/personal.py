@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, tree
-from fedwin.core import Variables
 from fedwin.tree import PyTree
 
 # The personal model before a client's first participation: x^0, or the server model that it receives there.
@@ -34,10 +33,10 @@ def initial(setting: core.Setting, params) -> PersonalModel:
     return PersonalModel(params, tree.map(lambda x: jnp.zeros(x.shape, x.dtype), stats), jnp.zeros((), bool))
 
 
-def start(own: PersonalModel, params, c: core.Client, first: str) -> Variables:
+def start(own: PersonalModel, params, c: core.Client, first: str) -> core.Variables:
     """Returns the model that personal training continues from; it starts at the 'initial' or the 'received' model."""
     v = own.params if first == "initial" else tree.where(own.seen, own.params, params)
-    return Variables(v, tree.where(own.seen, own.stats, c.stats))
+    return core.Variables(v, tree.where(own.seen, own.stats, c.stats))
 
 
 def trained(params, stats, before: PersonalModel) -> PersonalModel:
@@ -45,6 +44,6 @@ def trained(params, stats, before: PersonalModel) -> PersonalModel:
     return PersonalModel(params, before.stats if tree.is_empty(stats) else stats, jnp.ones((), bool))
 
 
-def read(model: Variables, own: PersonalModel) -> Variables:
+def read(model: core.Variables, own: PersonalModel) -> core.Variables:
     """Returns the personal model, or the server's for a client that has not taken part."""
-    return Variables(tree.where(own.seen, own.params, model.params), tree.where(own.seen, own.stats, model.stats))
+    return core.Variables(tree.where(own.seen, own.params, model.params), tree.where(own.seen, own.stats, model.stats))

@@ -11,8 +11,7 @@ from jax import lax
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common, personal
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive, PositiveInt
 
 
@@ -21,11 +20,7 @@ from fedwin.registry.ranges import Positive, PositiveInt
     paper="dinh2020personalized",
     instances=("pfedme:lam=2,eta=0.4,steps=2", "pfedme:lam=0.5,eta=1,weighting=uniform"),
     degenerate={"lam": 1.0, "eta": 1.0, "steps": 1},
-    down="1",
-    up="1",
-    server="1",
-    client="1",
-    status="checked",
+    **facts(client="1"),
 )
 def pfedme(
     setting: core.Setting,
@@ -35,7 +30,7 @@ def pfedme(
     eta: Positive = 0.005,
     steps: PositiveInt = 5,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """pFedMe: w <- w - eta lam (w - theta), theta after steps of g(theta) + lam (theta - w) on the same mini-batch.
 

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
 
 
@@ -24,11 +23,7 @@ from fedwin.registry.ranges import NonNegative, Positive
     paper="li2020fair",
     instances=("qffl:q=1", "qffl:q=0.5,weighting=uniform"),
     degenerate={"q": 0},
-    down="1",
-    up="1 + 1 number",
-    server="1",
-    client="0",
-    status="checked",
+    **facts(up="1 + 1 number"),
 )
 def qffl(
     setting: core.Setting,
@@ -37,7 +32,7 @@ def qffl(
     q: NonNegative = 1.0,
     lipschitz: Positive | None = None,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """q-FFL (q-FedAvg): steps weighted by F_i^q, where F_i is the client's loss of the received model.
 

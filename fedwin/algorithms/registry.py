@@ -1,5 +1,7 @@
 """Registry of algorithms: builders `builder(setting, solve, *, hyper=default, ...) -> core.Algorithm`."""
 
+from typing import Any
+
 from fedwin.core import Algorithm
 from fedwin.registry import Registry
 
@@ -41,3 +43,8 @@ ALGORITHMS = Registry(
     asynchronous=False,
     warmup_horizon="",
 )
+
+
+def facts(down="1", up="1", server="1", client="0", status="checked") -> dict[str, Any]:
+    """Returns facts of a method of this package; those that are not given are FedAvg's."""
+    return {"down": down, "up": up, "server": server, "client": client, "status": status}

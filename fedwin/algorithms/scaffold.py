@@ -11,12 +11,11 @@ from typing import Literal
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import Positive
 
 
-def controlled(client: Callable, server_lr: float, weighting: Weighting) -> core.Algorithm:
+def controlled(client: Callable, server_lr: float, weighting: common.Weighting) -> core.Algorithm:
     """Returns the algorithm of clients with control variates: x <- x + server_lr delta, c <- c + the sum of 'drift'.
 
     Args:
@@ -40,13 +39,9 @@ def controlled(client: Callable, server_lr: float, weighting: Weighting) -> core
     "scaffold",
     paper="karimireddy2020scaffold",
     instances=("scaffold", "scaffold:option=I,control_weighting=samples"),
-    down="2",
-    up="2",
     reported="2x",
-    server="2",
     asynchronous=True,
-    client="1",
-    status="checked",
+    **facts(down="2", up="2", server="2", client="1"),
 )
 def scaffold(
     setting: core.Setting,
@@ -54,7 +49,7 @@ def scaffold(
     *,
     option: Literal["I", "II"] = "II",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
     control_weighting: Literal["uniform", "samples"] = "uniform",
 ) -> core.Algorithm:
     """SCAFFOLD: direction g(y) - c_i + c.
