@@ -1,4 +1,4 @@
-"""FedCM: the last pseudo-gradient as momentum inside every local step.
+"""FedCM, MoFedSAM: the last pseudo-gradient as momentum inside every local step, in MoFedSAM of FedSAM.
 
 D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (alpha - 1) D, at learning
 rate 0 too. The first round uses alpha g alone.
@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry.ranges import Positive, PositiveShare
+from fedwin.algorithms.fedsam import sharpness_aware
+from fedwin.algorithms.registry import ALGORITHMS, facts
+from fedwin.registry.ranges import NonNegative, Positive, PositiveShare
 
 
 def client_momentum(alpha, d, inner: local.Rule = local.sgd) -> local.Rule:
@@ -51,12 +51,8 @@ def with_client_momentum(solve, alpha, server_lr, weighting, inner: local.Rule =
     paper="xu2021fedcm",
     instances=("fedcm:alpha=0.4",),
     degenerate={"alpha": 1},
-    down="2",
-    up="1",
     reported="1.5x",
-    server="2",
-    client="0",
-    status="checked",
+    **facts(down="2", server="2"),
 )
 def fedcm(
     setting: core.Setting,
@@ -64,7 +60,7 @@ def fedcm(
     *,
     alpha: PositiveShare = 0.1,
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
 
@@ -82,3 +78,38 @@ def fedcm(
       {'model': [4.635, 3.294, 3.008]}
     """
     return with_client_momentum(solve, alpha, server_lr, weighting)
+
+
+@ALGORITHMS.register(
+    "mofedsam",
+    paper=("qu2022generalized", "xu2021fedcm", "foret2021sharpness"),
+    instances=("mofedsam:beta=0.4",),
+    degenerate={"beta": 1, "rho": 0},
+    **facts(down="2", server="2"),
+)
+def mofedsam(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    rho: NonNegative = 0.1,
+    beta: PositiveShare = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: common.Weighting = "samples",
+) -> core.Algorithm:
+    """MoFedSAM: direction beta g(y + rho g(y) / ||g(y)||) + (1 - beta) D / (lr J_i), D the last pseudo-gradient.
+
+        y <- y - lr (beta g(y + rho g(y) / ||g(y)||) + (1 - beta) D / (lr J_i))
+        D <- sum_i p_i (x - y_i),   x <- x - server_lr D
+
+    Args:
+      beta: weight of the client's own gradient.
+
+    Source: Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,
+    https://arxiv.org/abs/2206.02618.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("mofedsam:beta=0.5,rho=0")  # fedcm:alpha=0.5
+      {'model': [4.635, 3.294, 3.008]}
+    """
+    return with_client_momentum(solve, beta, server_lr, weighting, sharpness_aware(rho))

@@ -5,19 +5,189 @@ WIMA) do not include the anchors.
 """
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import optax
 
-from fedwin import core, local
+from fedwin import core, local, losses, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.anchors import Anchoring
-from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
-from fedwin.losses import check_one_class
+from fedwin.models.adapters.classifier import subtree
+from fedwin.models.model import Model
 from fedwin.registry.ranges import NonNegative, Positive, Share
 from fedwin.schedules import Start, first_round
+from fedwin.tree import PyTree
+
+
+class Epoch(NamedTuple):
+    """State that a client carries through local training.
+
+    Attributes:
+      anchors: A_i [C, d].
+      sums: sum over the epoch's batches of the class means [C, d].
+      present: number of batches that contained a class [C].
+      batches: number of batches of the epoch so far, [].
+      adam: state of the classifier's Adam.
+    """
+
+    anchors: jax.Array
+    sums: jax.Array
+    present: jax.Array
+    batches: jax.Array
+    adam: PyTree
+
+
+def class_membership(labels, mask, num_classes):
+    """Returns 1 where an example is real (mask [B]; None: all are) and of a class, else 0, float [B, C]."""
+    one_hot = jax.nn.one_hot(labels, num_classes)
+    return one_hot if mask is None else one_hot * mask[:, None]
+
+
+def anchor_loss(features, labels, anchors, mask=None):
+    """Computes the anchor loss of a batch.
+
+        (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
+
+    Args:
+      features: h [B, d].
+      labels: y, int [B].
+      anchors: A [C, d].
+      mask: 1 for real examples [B]; None: all are real.
+
+    Returns:
+      float [].
+
+    Example:
+      >>> import numpy as np
+      >>> float(anchor_loss(np.ones((2, 3)), np.array([0, 1]), np.zeros((2, 3))))
+      3.0
+    """
+    membership = class_membership(labels, mask, anchors.shape[0])
+    distance = jnp.sum((features - anchors[labels]) ** 2, -1)
+    distance = distance if mask is None else jnp.where(mask > 0, distance, 0)
+    return jnp.mean(distance @ membership / jnp.maximum(jnp.sum(membership, 0), 1))
+
+
+def class_means(features, labels, num_classes, mask=None):
+    """Computes the mean feature of every class in a batch; arguments as for `anchor_loss`.
+
+    Returns:
+      (means [C, d], 0 for absent classes; 1 for present classes, else 0 [C]).
+    """
+    membership = class_membership(labels, mask, num_classes)
+    count = jnp.sum(membership, 0)
+    features = features if mask is None else jnp.where(mask[:, None] > 0, features, 0)
+    return membership.T @ features / jnp.maximum(count, 1)[:, None], (count > 0).astype(features.dtype)
+
+
+def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
+    """Computes A_i after an epoch, as in `fedfa`; a class that no batch contained (0 in `present`) keeps its row."""
+    divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
+    return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
+
+
+def calibration_loss(classifier: Callable, params, anchors):
+    """Computes the cross-entropy of the classifier, (params, h) -> logits, on the anchors of all classes, float []."""
+    return jnp.mean(losses.nll(classifier(params, anchors), jnp.arange(anchors.shape[0])))
+
+
+def initial_anchors(key, num_classes, width, dtype=jnp.float32):
+    """Draws C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d]."""
+    if num_classes <= width:
+        return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
+    rows = jax.random.normal(key, (num_classes, width), dtype)
+    return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def replace_subtree(params, path: Sequence[str], part):
+    """Returns nested dicts with the part at a path of keys replaced.
+
+    >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)
+    {'a': {'b': 3, 'c': 2}}
+    """
+    if not path:
+        return part
+    return {**params, path[0]: replace_subtree(params[path[0]], path[1:], part)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Anchoring:
+    """Local training with anchors [C, d]; its losses use the received ones during the whole round.
+
+    Attributes:
+      model: the network, which must name its last layer (models.Model).
+      lam, beta, divide: as for `fedfa`.
+      anchors_start: first round with the anchor loss, 0-based.
+      calibration_start: first round with calibration, 0-based.
+      adam: optimizer of the classifier.
+    """
+
+    model: Model
+    lam: float
+    beta: float
+    divide: Literal["all", "present"]
+    anchors_start: int
+    calibration_start: int
+    adam: optax.GradientTransformation
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Path of the classifier in params."""
+        return tuple(self.model.classifier_path)
+
+    def initial(self, params, key):
+        """Returns the anchors before the first round; raises UserError if the classifier is not one dense layer."""
+        kernels = [leaf for leaf in jax.tree.leaves(subtree(params, self.path)) if leaf.ndim == 2]
+        if len(kernels) != 1:
+            raise UserError("fedfa: the classifier must be one dense layer.")
+        width, dtype = kernels[0].shape[0], kernels[0].dtype
+        return initial_anchors(jax.random.fold_in(key, 1), self.model.num_classes, width, dtype)
+
+    def loss(self, base: Callable, anchors, round) -> Callable:
+        """Returns the local loss plus lam times the anchor loss, (params, stats, batch, key, info) -> (loss, stats)."""
+
+        def term(output, batch):
+            value = anchor_loss(output.features, batch["y"], anchors, batch.get("mask"))
+            return jnp.where(round >= self.anchors_start, self.lam, 0.0) * value
+
+        return losses.with_term(base, self.model, term)
+
+    def calibrated(self, params, state, anchors, round):
+        """Takes one Adam step of the classifier alone, from `calibration_start` on; returns (params, Adam's state)."""
+        layer = subtree(params, self.path)
+        value = lambda layer: calibration_loss(
+            self.model.classifier, replace_subtree(params, self.path, layer), anchors
+        )
+        updates, new_state = self.adam.update(jax.grad(value)(layer), state, layer)
+        active = round >= self.calibration_start
+        layer = tree.where(active, tree.add(layer, updates), layer)
+        return replace_subtree(params, self.path, layer), tree.where(active, new_state, state)
+
+    def initial_carry(self, params, anchors) -> Epoch:
+        """Returns the state before the first local step."""
+        zero = jnp.zeros((), anchors.dtype)
+        return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(subtree(params, self.path)))
+
+    def on_step(self, anchors, c: core.Client) -> Callable:
+        """Returns the hook that runs after every local step (local.Solver's on_step)."""
+
+        def on_step(carry: Epoch, new, s, last):
+            # Features of the model before the step, as its loss used them.
+            features = self.model.apply(core.Variables(s.params, c.stats), s.batch, s.key, True).features
+            means, present = class_means(features, s.batch["y"], self.model.num_classes, s.batch.get("mask"))
+            new, adam = self.calibrated(new, carry.adam, anchors, c.round)
+            sums, present, batches = carry.sums + means, carry.present + present, carry.batches + 1
+            epoch_ends = last | (s.j + 1 >= s.steps)
+            updated = updated_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
+            keep = jnp.where(epoch_ends, 0, 1)
+            new_anchors = jnp.where(epoch_ends, updated, carry.anchors)
+            return Epoch(new_anchors, sums * keep, present * keep, batches * keep, adam), new
+
+        return on_step
 
 
 @ALGORITHMS.register(
@@ -25,12 +195,8 @@ from fedwin.schedules import Start, first_round
     paper="zhou2023fedfa",
     instances=("fedfa", "fedfa:calibrate_from=0,divide=present"),
     degenerate={"lam": 0, "calibrate_lr": 0},
-    down="1 + C d numbers",
-    up="1 + C d numbers",
-    server="1 + C d",
-    client="0",
-    status="checked",
     warmup_horizon="anchor_from",
+    **facts(down="1 + C d numbers", up="1 + C d numbers", server="1 + C d"),
 )
 def fedfa(
     setting: core.Setting,
@@ -43,7 +209,7 @@ def fedfa(
     calibrate_lr: NonNegative = 1e-3,
     divide: Literal["all", "present"] = "all",
     server_lr: Positive = 1.0,
-    weighting: Weighting = "samples",
+    weighting: common.Weighting = "samples",
 ) -> core.Algorithm:
     """FedFA: loss + lam anchor loss, classifier calibrated on the anchors, anchors averaged like the model.
 
@@ -94,7 +260,7 @@ def fedfa(
 
 def _client(solve, anchoring: Anchoring, weighting: str):
     def client(down, c):
-        check_one_class(c.examples["y"], "fedfa", "choose another --algorithm")
+        losses.check_one_class(c.examples["y"], "fedfa", "choose another --algorithm")
         params, anchors = down
         solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
         carry, on_step = anchoring.initial_carry(params, anchors), anchoring.on_step(anchors, c)

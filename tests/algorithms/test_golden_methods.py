@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from fedwin import local, losses, testing, tree
-from fedwin.algorithms.anchors import anchor_loss, calibration_loss, class_means, updated_anchors
+from fedwin.algorithms.fedfa import anchor_loss, calibration_loss, class_means, updated_anchors
 from fedwin.algorithms.fedgma import agreement_mask
 from fedwin.algorithms.fednova import counter
 from fedwin.algorithms.fedsam import perturbation
