@@ -12,7 +12,6 @@ to a client only if the process that computes the client has computed another on
 
 from typing import NamedTuple
 
-import jax
 import optax
 from optax.contrib import MuonState
 
@@ -37,24 +36,14 @@ class FedMuonState(NamedTuple):
     momentum: PyTree
 
 
-def _is_muon(node) -> bool:
-    return isinstance(node, MuonState)
+def _is_muons(path, value) -> bool:
+    """Whether a field of an optimizer's state is Muon's, not Adam's; a filter of optax."""
+    return getattr(path[-1], "tuple_name", "") == MuonState.__name__
 
 
 def momentum_of(state):
     """Returns the momentum in a state of `optax.contrib.muon`."""
-    return next(x.mu for x in jax.tree.leaves(state, is_leaf=_is_muon) if _is_muon(x))
-
-
-def with_momentum(state, momentum):
-    """Returns a state of `optax.contrib.muon` with another momentum, of the form that `momentum_of` returns."""
-    return jax.tree.map(lambda x: x._replace(mu=momentum) if _is_muon(x) else x, state, is_leaf=_is_muon)
-
-
-def optimizer_of(alpha, beta, matrix_lr, weight_decay) -> optax.GradientTransformation:
-    """Returns the clients' optimizer at unit learning rate; arguments as for `fedmuon`."""
-    local_muon = muon(weight_decay, matrix_lr, beta=beta, nesterov=False, adam_b2=0.95)
-    return optax.chain(local_muon, optax.scale(1 - alpha))
+    return optax.tree_utils.tree_get(state, "mu", filtering=_is_muons)
 
 
 @ALGORITHMS.register(
@@ -100,12 +89,18 @@ def fedmuon(
       {'model': [0.658, 0.289, 0.138]}
     """
     check_plain_sgd(solve, "fedmuon", "Muon")
-    solve = with_decoupled_decay(solve, lambda decay: optimizer_of(alpha, beta, matrix_lr, decay))
+
+    def optimizer(decay):
+        local_muon = muon(decay, matrix_lr, beta=beta, nesterov=False, adam_b2=0.95)
+        return optax.chain(local_muon, optax.scale(1 - alpha))
+
+    solve = with_decoupled_decay(solve, optimizer)
 
     def client(down, c):
         params, step, momentum = down
         aligned = rules.heavy_ball(lambda s: tree.scale(-alpha * s.lr, step))
-        y = solve(params, c, aligned, optimizer=with_momentum(solve.optimizer.init(params), momentum))
+        start = optax.tree_utils.tree_set(solve.optimizer.init(params), _is_muons, mu=momentum)
+        y = solve(params, c, aligned, optimizer=start)
         message = step_with_length(y, params, c, weighting)
         message["momentum"] = core.mean(momentum_of(y.optimizer), core.aggregation_weight(c, weighting))
         return y.update(message)
