@@ -61,6 +61,14 @@ def where(flag, a, b):
     return map(lambda x, y: jnp.where(flag, x, y), a, b)
 
 
+def normal(a, key, deviation):
+    """Returns independent Gaussian noise of a standard deviation, in the shapes and dtypes of a."""
+    leaves, structure = jax.tree.flatten(a)
+    keys = [jax.random.fold_in(key, number) for number in range(len(leaves))]
+    drawn = [(deviation * jax.random.normal(key, x.shape, x.dtype)).astype(x.dtype) for key, x in zip(keys, leaves)]
+    return structure.unflatten(drawn)
+
+
 def squared_norm(a):
     """Returns the sum of squares of all elements, []."""
     return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(a)), jnp.zeros(()))

@@ -14,7 +14,6 @@ import numpy as np
 
 from fedwin import core, tree
 from fedwin.aggregation.aggregator import StepCheck
-from fedwin.core import Algorithm, Phase
 from fedwin.data.rng import generator
 from fedwin.data.views import with_views
 from fedwin.errors import UserError
@@ -91,7 +90,7 @@ def with_attackers(info: dict[str, np.ndarray] | None, mask: np.ndarray) -> dict
     return {**(info or {}), "attacker": mask}
 
 
-def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
+def attacked(algorithm: core.Algorithm, attack: Attack) -> core.Algorithm:
     """Returns an algorithm, before `aggregated`, some of whose clients attack; Client.info must contain 'attacker'.
 
     An attacker trains and goes through all client-side wrappers, and changes its mean step last: a bound on the step
@@ -106,7 +105,7 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
         return algorithm
     check = StepCheck(f"attack={attack.name}", algorithm)
 
-    def with_attack(phase: Phase) -> Phase:
+    def with_attack(phase: core.Phase) -> core.Phase:
         honest = phase.client
         assert honest is not None
 
@@ -182,9 +181,7 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
     """
 
     def corrupt(sent, key):
-        leaves, treedef = jax.tree.flatten(sent.total)
-        drawn = [std * jax.random.normal(jax.random.fold_in(key, n), x.shape, x.dtype) for n, x in enumerate(leaves)]
-        return type(sent)(*core.mean(jax.tree.unflatten(treedef, drawn), sent.weight))
+        return type(sent)(*core.mean(tree.normal(sent.total, key, std), sent.weight))
 
     return Attack("gaussian", number_of_attackers("gaussian", clients, setting.num_clients), corrupt)
 

@@ -58,14 +58,6 @@ def clipped(step, norm):
     return tree.where(jnp.isfinite(size), scaled, tree.zeros_like(step)), within
 
 
-def noise(like, key, deviation):
-    """Returns independent Gaussian noise of a standard deviation, a tree like `like`."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = [jax.random.fold_in(key, number) for number in range(len(leaves))]
-    drawn = [(deviation * jax.random.normal(key, x.shape, x.dtype)).astype(x.dtype) for key, x in zip(keys, leaves)]
-    return jax.tree.unflatten(structure, drawn)
-
-
 class Clipping(NamedTuple):
     """How steps are clipped, and how much noise their sum gets.
 
@@ -155,7 +147,7 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
         norm = state.own.norm if clipping.adapts else clipping.norm
 
         def noisy(step):
-            return tree.add(step, noise(step, step_key, clipping.noise * norm)) if clipping.noise else step
+            return tree.add(step, tree.normal(step, step_key, clipping.noise * norm)) if clipping.noise else step
 
         params, state = phase.server(params, state, as_means(total.parts, noisy), round)
         if clipping.adapts:
