@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, tree, window
-from fedwin.core import Algorithm, Phase
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 
@@ -44,12 +43,12 @@ class StepCheck:
       label: what is applied to the steps, for the error message, such as 'aggregate=median'.
     """
 
-    def __init__(self, label: str, algorithm: Algorithm):
+    def __init__(self, label: str, algorithm: core.Algorithm):
         self.label = label
         self.last = next((phase for phase in reversed(algorithm.phases) if phase.client), None)
         self.found = False
 
-    def __call__(self, phase: Phase, message) -> bool:
+    def __call__(self, phase: core.Phase, message) -> bool:
         """Returns whether the message of a phase of the algorithm contains mean steps."""
         parts = [x for x in jax.tree.leaves(message, is_leaf=_is_part) if _is_part(x)]
         if any(isinstance(x, core.DerivedFromStep) for x in parts):
@@ -103,7 +102,7 @@ def uniform_mean(values, counted):
     return total / jnp.maximum(jnp.sum(counted, 0)[:1], 1)
 
 
-def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
+def aggregated(algorithm: core.Algorithm, aggregator: Aggregator) -> core.Algorithm:
     """Returns an algorithm, given with all its wrappers, whose server combines the clients' steps with an aggregator.
 
     Model statistics (BatchNorm's), metrics, and parts of a message other than mean steps (SCAFFOLD's controls, MIME's
@@ -121,7 +120,7 @@ def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
         raise UserError(f"{label}: the algorithm aggregates messages itself (Phase.aggregate); omit --aggregate.")
     check = StepCheck(label, algorithm)
 
-    def with_aggregator(phase: Phase) -> Phase:
+    def with_aggregator(phase: core.Phase) -> core.Phase:
         def aggregate(messages, present):
             check(phase, messages)
             is_step = lambda x: isinstance(x, core.MeanStep)

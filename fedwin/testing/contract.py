@@ -6,7 +6,6 @@ import numpy as np
 
 from fedwin import core, engine, observers, tree
 from fedwin.algorithms import ALGORITHMS
-from fedwin.core import Variables
 from fedwin.engine.algorithm_check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
@@ -196,7 +195,7 @@ def check_loop(bench: Bench) -> None:
     bench.dispatch(donated, *bench.arguments(bench.cohorts, 1), n_max=bench.problem.n_max)
     copied = [leaf for leaf in jax.tree.leaves((donated.params, donated.state, donated.table)) if not leaf.is_deleted()]
     assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
-    evaluated = lambda run: bench.algorithm.eval_model(Variables(run.params, run.stats), run.state)
+    evaluated = lambda run: bench.algorithm.eval_model(core.Variables(run.params, run.stats), run.state)
     first, last = (mean_loss(bench.problem, evaluated(run)) for run in (bench.initial, bench.final))
     assert last < first, (
         f"the loss does not fall: {first:.4f} before, {last:.4f} after; if the method needs a smaller learning rate, "

@@ -19,7 +19,6 @@ import numpy as np
 from jax import lax
 
 from fedwin import core, tree
-from fedwin.core import Algorithm
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
@@ -149,7 +148,7 @@ class OldModels:
         return models if rounds is None else dataclasses.replace(self, models=models, rounds=rounds)
 
 
-def asynchronous(algorithm: Algorithm, server: Buffer, longest: Callable[[], int]) -> Algorithm:
+def asynchronous(algorithm: core.Algorithm, server: Buffer, longest: Callable[[], int]) -> core.Algorithm:
     """Returns an algorithm whose clients train from earlier broadcasts: that of `Client.staleness` rounds ago.
 
     Args:

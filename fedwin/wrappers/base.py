@@ -74,9 +74,6 @@ class Wrapper(NamedTuple):
 # warmup_horizon: the parameter that holds the number of rounds before the wrapper takes effect.
 WRAPPERS = Registry("wrapper", rule="rule", builds=Wrapper, warmup_horizon="")
 
-# Name of a leaf of a run's state: the field, one `.inner` per wrapper around it, and the rest.
-_LEAF = re.compile(r"(\w+)((?:\.inner(?!\w))*)(.*)", re.DOTALL)
-
 
 class Wrapped(NamedTuple):
     """Server state of a wrapped algorithm.
@@ -97,12 +94,12 @@ def unwrapped_names(name: str) -> list[str]:
       >>> unwrapped_names("state.inner.inner.m")
       ['state.inner.m', 'state.m']
     """
-    match = _LEAF.fullmatch(name)
-    if match is None:
-        return []
-    field, inner, rest = match.groups()
-    depth = inner.count(".inner")
-    return [field + k * ".inner" + rest for k in reversed(range(depth))]
+    names = []
+    # The field of the state, one `.inner` per wrapper around it, and the rest.
+    while match := re.match(r"(\w+)\.inner(?!\w)", name):
+        name = match[1] + name[match.end() :]
+        names.append(name)
+    return names
 
 
 def _on_inner_state(phase: Phase) -> Phase:

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, tree
-from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.local.batches import exact_share, share_of
 from fedwin.observers.wima import mask_of_part, select
@@ -38,7 +37,7 @@ class LocalPart(NamedTuple):
     part: list[jax.Array]
 
 
-def part_mask(params, part: str, setting: Setting):
+def part_mask(params, part: str, setting: core.Setting):
     """Returns a tree of booleans that is true on the leaves of a part of the model.
 
     Raises:
@@ -133,7 +132,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
 
 @WRAPPERS.register("local", paper=("arivazhagan2019federated", "li2021fedbn", "collins2021exploiting"))
 def local(
-    setting: Setting, *, part: Literal["classifier", "features", "norm"] = "classifier", alternate: Decay = 0.0
+    setting: core.Setting, *, part: Literal["classifier", "features", "norm"] = "classifier", alternate: Decay = 0.0
 ) -> Wrapper:
     """Part of the model is never sent: every client trains its own, together with the shared rest.
 
@@ -199,7 +198,7 @@ class LocalStatistics(NamedTuple):
 
 
 @WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))
-def local_bn(setting: Setting) -> Wrapper:
+def local_bn(setting: core.Setting) -> Wrapper:
     """Every client continues from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
 
         stats_i <- statistics after client i's local training, which starts from stats_i
