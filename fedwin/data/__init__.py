@@ -20,7 +20,7 @@ from fedwin.data.shifts import DRIFTS, SHIFTS
 from fedwin.data.sources.arrays import from_arrays, from_series
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.errors import UserError
-from fedwin.registry.ranges import NonNegativeInt, Range, check_values
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range, check_values
 
 __all__ = [
     "DATASETS",
@@ -134,7 +134,7 @@ def make_partition(
         raise UserError(
             f"make_partition: dataset is a {type(dataset).__name__}; give a Dataset, such as data.load returns."
         )
-    check_values("make_partition", int | None, num_clients=num_clients)
+    check_values("make_partition", PositiveInt | None, num_clients=num_clients)
     check_values("make_partition", NonNegativeInt, seed=seed)
     check_values("make_partition", Range(1), imbalance=imbalance)
     if not partition:

@@ -58,4 +58,5 @@ def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed:
     remains = np.isin(split.order, rows)
     client = np.repeat(np.arange(split.num_clients), split.sizes)[remains]
     sizes = np.bincount(client, minlength=split.num_clients)
-    return finish(dataset, split._replace(order=split.order[remains], offset=offsets(sizes)), choice.name)
+    kept = split._replace(order=split.order[remains], offset=offsets(sizes), report={})
+    return finish(dataset, kept, choice.name)

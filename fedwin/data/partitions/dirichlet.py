@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions import fill
-from fedwin.data.partitions.pack import check_counts, labels_of, pack, with_classes
+from fedwin.data.partitions.pack import check_counts, labels_of, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import LARGEST, PositiveInt
@@ -55,11 +55,11 @@ def dirichlet(
     check_alpha("dirichlet", alpha, zero=True)
     dataset = with_classes(dataset, "dirichlet", bins)
     labels = labels_of(dataset, "dirichlet")
-    size = per_client or max(len(labels) // max(num_clients or 1, 1), 1)
+    size = per_client or max(len(labels) // num_clients, 1)
     check_counts("dirichlet", len(labels), num_clients, size)
     rng = generator(seed, "dirichlet")
     if alpha == 0:
-        return one_class(dataset, labels, num_clients, size, rng)
+        return one_class(labels, num_clients, size, rng)
 
     sizes = np.bincount(labels, minlength=dataset.num_classes)
     share = sizes / sizes.sum()
@@ -72,13 +72,13 @@ def dirichlet(
     pools = fill.Pools(labels, len(sizes), rng)
     if order == "rotate":
         lists, fallbacks = fill.rotating(pools, q, size, rng)
-        return pack(dataset, lists, "dirichlet", fallbacks=fallbacks)
+        return Partition.from_lists(lists, report={"fallbacks": fallbacks})
     visit = rng.permutation(num_clients)
     lists, fallbacks = fill.sequential(pools, lambda k, is_open: q[k] * is_open, visit, size, rng)
-    return pack(dataset, lists, "dirichlet", fallbacks=fallbacks, visit=visit)
+    return Partition.from_lists(lists, report={"fallbacks": fallbacks, "visit": visit})
 
 
-def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Partition:
+def one_class(labels: np.ndarray, num_clients: int, size: int, rng) -> Partition:
     """Assigns runs of `size` examples of one class to the clients, in random order: the limit alpha = 0.
 
     If the class sizes are not multiples of `size`, runs may hold several classes; a warning reports how many do.
@@ -94,7 +94,7 @@ def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Par
     warning = f"classes are not multiples of {size} examples; clients with several classes: {several}"
     if several:
         warnings.warn(f"partition 'dirichlet:alpha=0': {warning}.", stacklevel=3)
-    return pack(dataset, assigned, "dirichlet", **({"warning": warning} if several else {}))
+    return Partition.from_lists(assigned, report={"warning": warning} if several else {})
 
 
 def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import build, finish
+from fedwin.data.partitions.pack import build
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -39,7 +39,7 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
         raise UserError(f"partition 'domain' needs a data set with domains (digit5, pacs); '{dataset.name}' has none.")
     domains = np.asarray(dataset.train["domain"])
     num_domains = max(len(dataset.domain_names), int(domains.max()) + 1)
-    if num_clients is None or num_clients < num_domains or num_clients % num_domains:
+    if num_clients < num_domains or num_clients % num_domains:
         raise UserError(f"partition 'domain': {num_clients} clients; give a multiple of the {num_domains} domains.")
     text = str(inner).replace(";", ",")
     if PARTITIONS.check(text).name in ("domain", "natural", "csv"):
@@ -59,5 +59,4 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
         of_client[numbers[d]] = d
         for j, k in enumerate(numbers[d]):
             lists[k] = rows[split.client(j)]
-    result = Partition.from_lists(lists, domain=of_client)
-    return finish(dataset, result, "domain", inner=text, fallbacks=fallbacks)
+    return Partition.from_lists(lists, domain=of_client, report={"inner": text, "fallbacks": fallbacks})

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha
-from fedwin.data.partitions.pack import check_counts, labels_of, pack
+from fedwin.data.partitions.pack import check_counts, labels_of
 from fedwin.data.partitions.yurochkin import assign_examples, draw_counts, rows_by_class
 from fedwin.data.rng import generator
 from fedwin.registry.ranges import PositiveInt
@@ -38,13 +38,13 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
     if alpha == 0:
         shuffled = rng.permutation(len(labels))
         runs = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], num_clients)
-        return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
+        return Partition.from_lists([runs[k] for k in rng.permutation(num_clients)], report={"moved": 0})
     by_class = rows_by_class(labels, dataset.num_classes)
     draws = (draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng) for _ in range(tries))
     drawn = assign_examples(by_class, min(draws, key=lambda counts: counts.sum(0).std()), rng)
     lists = rebalance(drawn, len(labels) // num_clients, rng)
     moved = sum(np.setdiff1d(after, before).size for before, after in zip(drawn, lists))
-    return pack(dataset, lists, "ghb_code", moved=moved)
+    return Partition.from_lists(lists, report={"moved": moved})
 
 
 def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition, offsets
-from fedwin.data.partitions.pack import check_counts, finish
+from fedwin.data.partitions.pack import check_counts
 from fedwin.data.rng import generator
 
 
@@ -30,4 +30,4 @@ def iid(dataset: Dataset, num_clients: int, seed: int, *, equal: bool = False) -
     each, remainder = divmod(len(order), num_clients)
     sizes = np.full(num_clients, each)
     sizes[:remainder] += 1
-    return finish(dataset, Partition(order.astype(np.int32), offsets(sizes)), "iid")
+    return Partition(order.astype(np.int32), offsets(sizes))

@@ -3,7 +3,6 @@
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition, offsets
-from fedwin.data.partitions.pack import finish
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -44,11 +43,10 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     own = dataset.natural
     if own is None:
         raise UserError(f"data set '{dataset.name}' has no natural clients; choose --partition=iid or dirichlet.")
-    if num_clients is not None and not 1 <= num_clients <= own.num_clients:
+    if num_clients is not None and num_clients > own.num_clients:
         raise UserError(f"'{dataset.name}' has {own.num_clients} natural clients; set --num_clients to at most that.")
-    extra = dict(own.report)
     if num_clients is not None and num_clients < own.num_clients:
         by_id = np.arange(own.num_clients) if own.ids is None else np.argsort(own.ids, kind="stable")
-        extra["chosen_from"] = own.num_clients
-        own = subset(own, by_id[generator(seed, "natural").permutation(own.num_clients)[:num_clients]])
-    return finish(dataset, own, "natural", **extra)
+        chosen = by_id[generator(seed, "natural").permutation(own.num_clients)[:num_clients]]
+        return subset(own, chosen)._replace(report={**own.report, "chosen_from": own.num_clients})
+    return own

@@ -5,7 +5,7 @@ import numpy as np
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions import fill
 from fedwin.data.partitions.dirichlet import draw_dirichlet
-from fedwin.data.partitions.pack import check_counts, pack
+from fedwin.data.partitions.pack import check_counts
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Positive, PositiveInt
@@ -46,7 +46,7 @@ def pachinko(
       [50, 50, 50, 50]
     """
     fine, parent = label_tree(dataset)
-    size = per_client or max(len(fine) // max(num_clients or 1, 1), 1)
+    size = per_client or max(len(fine) // num_clients, 1)
     check_counts("pachinko", len(fine), num_clients, size)
     rng = generator(seed, "pachinko")
     num_coarse = int(parent.max()) + 1
@@ -65,7 +65,7 @@ def pachinko(
 
     pools = fill.Pools(fine, len(parent), rng)
     lists, fallbacks = fill.sequential(pools, weights, np.arange(num_clients), size, rng)
-    return pack(dataset, lists, "pachinko", fallbacks=fallbacks)
+    return Partition.from_lists(lists, report={"fallbacks": fallbacks})
 
 
 def label_tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Last steps of every partitioner: argument checks, packing lists of rows, and the report."""
+"""What partitioners share: checks of their arguments and results, classes of continuous labels, and the report."""
 
 import dataclasses
 
@@ -51,9 +51,7 @@ def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
 
 
 def check_counts(partition: str, num_examples: int, num_clients: int, per_client: int = 1) -> None:
-    """Raises UserError if there are no clients, or fewer examples than num_clients x per_client."""
-    if num_clients is None or num_clients < 1:
-        raise UserError(f"partition '{partition}' needs num_clients >= 1, got {num_clients}.")
+    """Raises UserError if there are fewer examples than num_clients x per_client."""
     if num_clients * per_client > num_examples:
         raise UserError(
             f"partition '{partition}': {num_clients} clients x {per_client} examples are more than the {num_examples} "
@@ -61,27 +59,21 @@ def check_counts(partition: str, num_examples: int, num_clients: int, per_client
         )
 
 
-def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
-    """Counts examples by client and class or bin, int32 [K, C]; None for sequences, and more than MAX_CELLS counts."""
-    dataset = with_classes(dataset, "histogram")
-    if dataset.task != "classification" or partition.num_clients * dataset.num_classes > MAX_CELLS:
-        return None
-    return partition.class_counts(dataset.train["y"], dataset.num_classes)
-
-
-def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Partition:
-    """Checks that no example is assigned twice, and adds the report.
+def finish(dataset: Dataset, partition: Partition, name: str) -> Partition:
+    """Checks that no example is assigned twice, and completes the report.
 
     Returns:
-      The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] or None, 'left_out' (number
-      of examples that no client has), 'fallbacks' (number of draws that the rule could not make), and the further
-      entries.
+      The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] (None for sequences, and
+      more than MAX_CELLS counts), 'left_out' (number of examples that no client has), 'fallbacks' (number of draws that
+      the rule could not make), and the entries of the partitioner.
 
     Raises:
       UserError: an example does not exist, or is assigned to two clients.
     """
     n = len(dataset.train["y"])
     order = partition.order
+    if partition.offset[-1] != order.size:
+        raise UserError(f"partition '{name}': offset does not end where order does; use Partition.from_lists.")
     if order.size:
         check_range(order, n, "example", f"partition '{name}' of '{dataset.name}'")
     used = np.zeros(n, bool)
@@ -89,28 +81,20 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
     if np.count_nonzero(used) != order.size:
         twice = int(np.bincount(order, minlength=n).argmax())
         raise UserError(f"partition '{name}' assigns example {twice} to more than one client.")
+    counted = dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS
     common = {
         "partition": name,
         "sizes": partition.sizes,
-        "histogram": histogram(dataset, partition),
+        "histogram": partition.class_counts(dataset.train["y"], dataset.num_classes) if counted else None,
         "left_out": int(n - order.size),
         "fallbacks": 0,
     }
-    return partition._replace(report={**common, **report})
-
-
-def pack(dataset: Dataset, lists, name: str, **report) -> Partition:
-    """Packs one list of rows per client into a finished partition, as from `finish`."""
-    return finish(dataset, Partition.from_lists(lists), name, **report)
+    return partition._replace(report={**common, **partition.report})
 
 
 def build(choice: str | Choice, dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
-    """Builds a partition by its choice; that of a user is checked and gets its report here, as others by `finish`."""
+    """Builds a partition by its choice, and finishes it."""
     choice = PARTITIONS.check(choice)
     built = PARTITIONS.build(choice, dataset, num_clients, seed)
-    if PARTITIONS[choice.name].__module__.startswith("fedwin."):
-        return built
-    if built.offset[-1] != len(built.order):
-        raise UserError(f"partition '{choice.name}': offset does not end where order does; use Partition.from_lists.")
-    finished = finish(dataset, built, choice.name)
-    return finished._replace(report={**built.report, **finished.report})
+    bins = choice.params.get("bins") if dataset.task == "regression" else None
+    return finish(with_classes(dataset, choice.name, bins), built, choice.name)

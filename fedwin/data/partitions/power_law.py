@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, labels_of, pack
+from fedwin.data.partitions.pack import check_counts, labels_of
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, PositiveInt
@@ -64,4 +64,4 @@ def power_law(
         counts = least + np.floor(share / share.sum() * spare).astype(np.int64) if len(clients) else []
         for k, part in zip(clients, np.split(rows, np.cumsum(counts, dtype=np.int64))):
             parts[k].append(part)
-    return pack(dataset, [rng.permutation(np.concatenate(part)) for part in parts], "power_law")
+    return Partition.from_lists([rng.permutation(np.concatenate(part)) for part in parts])

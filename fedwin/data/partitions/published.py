@@ -14,7 +14,7 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.formats import files, image_files
-from fedwin.data.partitions.pack import finish, labels_of
+from fedwin.data.partitions.pack import labels_of
 from fedwin.errors import UserError
 
 NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")
@@ -66,8 +66,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
         raise UserError(f"{path}: it contains no example; give a line (CSV) or a name (JSON) for each.")
     # Numeric ids keep their numeric order; client k is user k in the published files.
     users = sorted(lists, key=lambda user: (not user.isdecimal(), int(user) if user.isdecimal() else 0, user))
-    part = Partition.from_lists([np.array(lists[user]) for user in users], ids=np.array(users))
-    return finish(dataset, part, "csv", path=str(path))
+    return Partition.from_lists([lists[user] for user in users], ids=np.array(users), report={"path": str(path)})
 
 
 # (description of the place, user, row, class or None)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, labels_of, pack, with_classes
+from fedwin.data.partitions.pack import check_counts, labels_of, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveInt
@@ -56,4 +56,4 @@ def quantity(
     warning = f"classes have fewer examples than holders; clients with fewer than {classes} classes: {fewer}"
     if fewer:
         warnings.warn(f"partition 'quantity': {warning}.", stacklevel=2)
-    return pack(dataset, lists, "quantity", **({"warning": warning} if fewer else {}))
+    return Partition.from_lists(lists, report={"warning": warning} if fewer else {})

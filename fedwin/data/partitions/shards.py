@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, labels_of, pack
+from fedwin.data.partitions.pack import check_counts, labels_of
 from fedwin.data.rng import generator
 from fedwin.registry.ranges import PositiveInt
 
@@ -35,4 +35,5 @@ def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: Positiv
     size = len(labels) // count
     shard_rows = np.argsort(labels, kind="stable")[: count * size].reshape(count, size)
     assigned = generator(seed, "shards").permutation(count).reshape(num_clients, per_client)
-    return pack(dataset, shard_rows[assigned].reshape(num_clients, per_client * size), "shards", shard_size=size)
+    rows = shard_rows[assigned].reshape(num_clients, per_client * size)
+    return Partition.from_lists(rows, report={"shard_size": size})

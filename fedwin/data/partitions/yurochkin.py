@@ -6,7 +6,7 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition, floor_of_share
 from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
-from fedwin.data.partitions.pack import check_counts, labels_of, pack, with_classes
+from fedwin.data.partitions.pack import check_counts, labels_of, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
@@ -56,7 +56,7 @@ def yurochkin(
     for tries in range(1, max_tries + 1):
         counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
         if counts.sum(0).min() >= min_size:
-            return pack(dataset, assign_examples(by_class, counts, rng), "yurochkin", tries=tries)
+            return Partition.from_lists(assign_examples(by_class, counts, rng), report={"tries": tries})
     raise UserError(
         f"partition 'yurochkin:alpha={alpha}': no split of {len(labels)} examples over {num_clients} clients with at "
         f"least {min_size} each in {max_tries} tries; use a larger alpha, fewer clients or a smaller min_size."

@@ -98,6 +98,5 @@ def draw_clients(cifar100: Dataset, seed: int) -> list[tuple[Examples, Partition
     sides = []
     for examples, count, side_seed in ((cifar100.train, TRAIN_CLIENTS, seed), (cifar100.test, TEST_CLIENTS, test_seed)):
         part = PARTITIONS.build("pachinko", dataclasses.replace(cifar100, train=examples), count, side_seed)
-        report = {"fallbacks": part.report["fallbacks"]}  # the other entries belong to the final partition
-        sides.append((examples, part._replace(report=report, ids=np.array([f"{k:03d}" for k in range(count)]))))
+        sides.append((examples, part._replace(ids=np.array([f"{k:03d}" for k in range(count)]))))
     return sides
