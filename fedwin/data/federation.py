@@ -10,9 +10,7 @@ import numpy as np
 
 from fedwin import core, tree
 from fedwin.data import integrity
-from fedwin.data.checks import check_labels, check_not_empty, check_range
 from fedwin.data.dataset import MAX_CELLS, Dataset, Examples, Partition, offsets
-from fedwin.errors import UserError
 
 # Number of sizes that cohorts are padded to.
 MAX_BUCKETS = 3
@@ -190,19 +188,11 @@ def buckets_below(largest: int) -> tuple[int, ...]:
 
 
 def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
-    """Checks a partition of a data set and combines both into a Federation.
+    """Combines a data set that `check` accepts and a partition that `make_partition` returns to a Federation.
 
     Raises:
-      UserError: a client without examples, an example that does not exist, a label out of range, or a damaged cache.
+      UserError: the labels come from a damaged cache.
     """
-    for split, features in (("train", dataset.train), ("test", dataset.test)):
-        # A memory map belongs to a packed cache, which was checked when written and may be too large to read here.
-        if not isinstance(features["y"], np.memmap):
-            check_labels(features["y"], dataset, f"data set '{dataset.name}', {split}")
-    if partition.num_clients < 1:
-        raise UserError(f"dataset {dataset.name}: the partition has no clients.")
-    check_not_empty(partition)
-    check_range(partition.order, len(dataset.train["y"]), "example", f"the partition of '{dataset.name}'")
     info: dict[str, np.ndarray] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
         integrity.check_arrays({"y": dataset.train["y"]})  # counting reads all labels

@@ -12,12 +12,10 @@ from fedwin import engine
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data import PARTITIONS
 from fedwin.data.dataset import Partition
-from fedwin.data.federation import federate
 from fedwin.registry.ranges import Range
 from fedwin.runs import directory as directories
 from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.prepare import prepare
-from fedwin.testing import federations
 from tests.refusals import refused
 from tests.small_runs import placed
 
@@ -63,15 +61,6 @@ def test_a_bad_choice_is_one_line_before_anything_starts(changes, words, monkeyp
     monkeypatch.setattr(engine, "Dispatch", None)
     refused(words, fedwin.run, placed(BASE, tmp_path / "run", **changes), quiet=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_client_without_examples_and_labels_outside_the_classes():
-    data = federations.dataset()
-    empty = Partition(np.arange(10, dtype=np.int32), np.array([0, 5, 5, 10]))
-    refused("client 1 has no examples", federate, data, empty)
-    refused("record 1: example -1 is not in 0..", federate, data, Partition.from_lists([[2, -1]]))
-    bad = dataclasses.replace(data, train=data.train | {"y": data.train["y"] + 3})
-    refused("record [0-9]+: label 4 is not in 0..3", federate, bad, federations.partition())
 
 
 def test_equal_values_have_one_type():
