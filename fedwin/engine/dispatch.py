@@ -14,7 +14,6 @@ from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import RunState, one_round, read_out
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.rings import windows_of
-from fedwin.sampling import check_cohort
 from fedwin.tree import PyTree
 from fedwin.window import is_window
 
@@ -117,12 +116,7 @@ class Dispatch:
           test: placed test batches, or () without a probe.
           flags: which rounds to evaluate after, bool [R_max].
           n_max: examples that a client's index has room for.
-
-        Raises:
-          UserError: a client occurs twice in one round.
         """
-        if isinstance(cohorts.ids, np.ndarray):
-            check_cohort(*(np.reshape(each, (-1, each.shape[-1])) for each in (cohorts.ids, cohorts.present)))
         return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohort, test, n: int, flags, n_max: int) -> jax.stages.Compiled:

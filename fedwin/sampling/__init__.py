@@ -7,7 +7,7 @@ write one file with `@SAMPLERS.register(...)` above its builder: every module of
 from fedwin.data.rng import generator
 from fedwin.registry import import_all
 from fedwin.sampling.arrivals import Jobs, JobsOf, asynchronous, first_to_arrive, greatest_staleness
-from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler, check_cohort, make_sampler, uniforms
+from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler, make_sampler, uniforms
 from fedwin.sampling.drawing import cohort, uniform_sampler
 
 import_all(__name__, __path__)
@@ -20,7 +20,6 @@ __all__ = [
     "Population",
     "Sampler",
     "asynchronous",
-    "check_cohort",
     "cohort",
     "first_to_arrive",
     "generator",

@@ -237,17 +237,3 @@ def _mixed(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
-
-
-def check_cohort(ids: np.ndarray, present: np.ndarray) -> None:
-    """Checks that no round has a client twice.
-
-    Raises:
-      UserError: naming the first duplicate client.
-    """
-    ordered = np.sort(np.where(present, ids, -1), axis=-1)
-    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    if again.any():
-        round, position = np.argwhere(again)[0]
-        client = ordered[round, position]
-        raise UserError(f"cohort {round}: duplicate client {client}; a round draws without replacement.")

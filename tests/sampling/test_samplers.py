@@ -261,10 +261,3 @@ def test_more_clients_than_there_are():
     for choice in ("uniform", "weighted", "poisson", "cyclic", "markov:up=1,down=1", "diurnal:period=2"):
         refused("more than the federation's 20 clients", make_sampler, choice, many)
     assert make_sampler("poisson:rate=0.5", many).rate == 0.5
-
-
-def test_bad_cohorts():
-    check = lambda ids: sampling.check_cohort(np.maximum(ids, 0), ids >= 0)
-    refused("cohort 1: duplicate client 4", check, np.array([[0, 1, 2], [4, 3, 4]]))
-    refused("cohort 0: duplicate client 0", check, np.array([[0, 1, 0]]))
-    check(np.array([[0, 1, -1, -1], [1, 0, 2, 3]]))
