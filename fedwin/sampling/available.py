@@ -1,15 +1,14 @@
 """Samplers of available clients, which come and go by chance or by a trace: a file with the rounds of each client."""
 
-import csv
 import functools
 import hashlib
-import io
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import numpy as np
 
+from fedwin.data.formats.image_files import csv_rows
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import ranges
@@ -188,7 +187,6 @@ def markov(population: Population, *, up: PositiveShare, down: Share) -> Sampler
 
 
 _TRACE_TAG = 0xF11E
-HEADER = ("client", "start", "end")
 # Larger ends of intervals mean the same.
 FOREVER = 1 << 62
 
@@ -207,13 +205,10 @@ def read_trace(path: str, num_clients: int, most: int | None = None) -> tuple[np
     """
     try:
         content = pathlib.Path(path).expanduser().read_bytes()
-        lines = list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))  # spreadsheets write a byte order mark
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UserError(f"sampling file: {path} can't be read ({reason}); check path=.") from error
-    if not lines or tuple(field.strip() for field in lines[0]) != HEADER:
-        raise UserError(f"sampling file: {path}, line 1: must be the header {','.join(HEADER)}.")
-    intervals = [_interval(f"sampling file: {path}, line {n}", line, num_clients, most) for n, line in _rows(lines)]
+    except OSError as error:
+        raise UserError(f"sampling file: {path} can't be read ({error.strerror}); check path=.") from error
+    lines = dict(csv_rows(f"sampling file: {path}", content, ["client", "start", "end"]))
+    intervals = [_interval(f"sampling file: {path}, line {n}", line, num_clients, most) for n, line in lines.items()]
     if not intervals:
         raise UserError(f"sampling file: {path} has no line after the header; add lines client,start,end.")
     found = np.minimum(np.array(intervals, object), FOREVER).astype(np.int64)
@@ -221,18 +216,13 @@ def read_trace(path: str, num_clients: int, most: int | None = None) -> tuple[np
     by_client = found[order]
     again = (by_client[1:, 0] == by_client[:-1, 0]) & (by_client[1:, 1] < by_client[:-1, 2])
     if again.any():
-        numbers = [n for n, _ in _rows(lines)]
-        first = int(np.argmax(again))
+        numbers, first = list(lines), int(np.argmax(again))
         one, other = sorted(numbers[order[place]] for place in (first, first + 1))
         raise UserError(
             f"sampling file: {path}, line {other} overlaps line {one}: client {by_client[first, 0]} is already "
             f"available; merge the lines."
         )
     return found, hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
-def _rows(lines: list[list[str]]) -> list[tuple[int, list[str]]]:
-    return [(number, line) for number, line in enumerate(lines[1:], 2) if line]
 
 
 def _interval(place: str, line: list[str], num_clients: int, most: int | None) -> tuple[int, int, int]:
