@@ -30,21 +30,22 @@ class FolderNeeded(UserError):
 
 
 @contextlib.contextmanager
-def reading(where: object, expected: str, remedy: str = "fetch it again") -> Iterator[None]:
-    """Converts the errors of libraries about a damaged file to a UserError of one line.
+def reading(where: object, expected: str = "", remedy: str = "fetch it again") -> Iterator[None]:
+    """Converts the errors about a damaged file or record to a UserError of one line.
 
     Args:
-      expected: the complaint, such as 'not a readable HDF5 file'.
+      expected: the complaint, such as 'not a readable .npz file', where the reason is a library's.
 
     Raises:
-      UserError: `where: expected (reason); remedy.`
+      UserError: `where: expected (reason); remedy.`, or `where: reason.`
     """
     try:
         yield
     except UserError:
         raise
     except Exception as error:  # a damaged file can raise nearly anything
-        raise UserError(f"{where}: {expected} ({one_line(error)}); {remedy}.") from error
+        reason = f"{'there is no ' * isinstance(error, KeyError)}{one_line(error)}"
+        raise UserError(f"{where}: {expected} ({reason}); {remedy}." if expected else f"{where}: {reason}.") from error
 
 
 def read_npz(source) -> dict[str, np.ndarray]:

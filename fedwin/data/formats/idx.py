@@ -55,7 +55,7 @@ class IdxFile(NamedTuple):
 
     def checked(self, convert: Callable, bound) -> np.ndarray:
         """Applies a function of `values` to the array; its errors name the file."""
-        with values.naming(self.where):
+        with files.reading(self.where):
             return convert(self.array, bound)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from fedwin.data.dataset import Examples
-from fedwin.data.formats import clients, files, values
+from fedwin.data.formats import clients, files
 from fedwin.errors import UserError
 
 DTYPES = {"float_list": np.float32, "int64_list": np.int64}
@@ -38,7 +38,7 @@ def read(
         where = f"{path}, client '{clients.text(client)}'"
         with files.reading(where, "its record is damaged"):
             features = dict(decompress_and_deserialize(blob))
-        with values.naming(where):
+        with files.reading(where):
             features = convert(features)
         yield client, features
 
@@ -65,7 +65,7 @@ def read_tff(path, split: str, convert: Callable[[dict], Examples]) -> Iterator[
     by_client: dict[str, dict[str, list]] = {}
     sql = "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY rowid"
     for number, (client, blob) in enumerate(query(path, sql, [(split,)])):
-        with values.naming(f"{path}, split {split}, record {number} of client '{client}'"):
+        with files.reading(f"{path}, split {split}, record {number} of client '{client}'"):
             for key, value in convert(parse_example(blob)).items():
                 by_client.setdefault(client, {}).setdefault(key, []).append(value)
     if not by_client:

@@ -1,35 +1,11 @@
 """Checks numbers read from files before they are cast: NumPy casts wrap, truncate and round silently.
 
-Wrong values raise ValueError with the record; `naming` adds the file and the client.
+Wrong values raise ValueError with the record; `files.reading` adds the file and the client.
 """
 
-import contextlib
 import math
-from collections.abc import Iterator
 
 import numpy as np
-
-from fedwin.data.formats import files
-from fedwin.errors import UserError
-
-# Raised by the conversion of damaged records; RecursionError by JSON of many brackets.
-RECORD_ERRORS = (ValueError, LookupError, TypeError, OverflowError, AttributeError, RecursionError, MemoryError)
-
-
-@contextlib.contextmanager
-def naming(where: object) -> Iterator[None]:
-    """Context manager that converts the errors of damaged records to a one-line UserError that begins with `where`."""
-    try:
-        yield
-    except UserError:
-        raise
-    except RECORD_ERRORS as error:
-        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.one_line(error)}.") from error
-
-
-def first_true(bad: np.ndarray) -> tuple[int, ...]:
-    """Returns the position of the first True in an array."""
-    return tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
 
 
 def within(values, low: int, high: int, what: str) -> np.ndarray:
@@ -44,12 +20,12 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
         raise ValueError(f"{what}{shown} is not a whole number")
     if not values.size:
         return values.astype(np.int64)
-    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.rint(values))).all():
-        at = first_true(~(np.isfinite(values) & (values == np.rint(values))))
-        raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]} is not a whole number")
+    if values.dtype.kind == "f" and not (whole := np.isfinite(values) & (values == np.rint(values))).all():
+        at = tuple(np.argwhere(~whole)[0])
+        raise ValueError(f"record {at[0]}: {what} {values[at]} is not a whole number")
     if values.min() < low or values.max() > high:
-        at = first_true((values < low) | (values > high))
-        raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]:.0f} is not in {low}..{high}")
+        at = tuple(np.argwhere((values < low) | (values > high))[0])
+        raise ValueError(f"record {at[0]}: {what} {values[at]:.0f} is not in {low}..{high}")
     return values
 
 

@@ -99,7 +99,7 @@ def _decode(
         else:
             md5 = checksums.published_checksum(name, member)[1]
             is_verified, features = True, from_pickle(blob, columns, where, md5)
-        with values.naming(where):
+        with files.reading(where):
             labels = {key: values.labels(features[key], count) for key, count in zip(columns, classes)}
         for label in labels.values():
             if label.shape != features["x"].shape[:1]:

@@ -178,7 +178,7 @@ def check_pair(images, labels, where, domain: str = "") -> Pair:
     Raises:
       UserError: wrong images or labels, or different numbers of them.
     """
-    with values.naming(where):
+    with files.reading(where):
         labels = values.labels(np.asarray(labels).reshape(-1), 11 if domain in TENS else 10)
         images = np.asarray(images)
     labels = np.where(labels == 10, 0, labels).astype(np.int32)

@@ -63,7 +63,7 @@ def clean(examples: Examples, natural: Partition, where: str, task: str | None =
             f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are."
         )
     if "domain_id" in examples:
-        with values.naming(where):
+        with files.reading(where):
             domain = values.within(examples.pop("domain_id"), 0, (1 << 31) - 1, "domain_id")
         examples["domain"] = domain.astype(np.int32)
         first = examples["domain"][natural.offset[:-1]]

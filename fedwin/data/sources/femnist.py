@@ -49,7 +49,7 @@ def convert(paper: int, num_classes: int, features: dict) -> Examples:
 def leaf_clients(folder, to_examples: Callable[[dict], Examples]) -> Iterator[tuple[str, Examples]]:
     """Yields the clients in one of LEAF's folders."""
     for path, user, x, y in leaf.read(folder):
-        with values.naming(f"{path}, client '{user}'"):
+        with files.reading(f"{path}, client '{user}'"):
             features = to_examples({"pixels": x, "label": y})
         yield user, features
 

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
-from fedwin.data.formats import values
+from fedwin.data.formats import files, values
 from fedwin.data.formats.idx import IdxFile, file_names, pack, read, verify
 from fedwin.errors import UserError
 
@@ -171,7 +171,7 @@ def emnist(
 
 def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
     """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000; UserError for others, naming the file."""
-    with values.naming(where):
+    with files.reading(where):
         gray = values.within(gray, -1000, 1000, "gray value").astype(np.float32)
     return np.rint((gray + 1000) * (255 / 2000)).astype(np.uint8)
 
