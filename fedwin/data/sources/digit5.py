@@ -12,7 +12,7 @@ import numpy as np
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.rng import generator
 from fedwin.data.sources import mnist
-from fedwin.data.sources.digit5_files import FOLDERS, archives, original_domain
+from fedwin.data.sources.digit5_files import FOLDERS, archived_domain, archives, original_domain
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range
 
@@ -86,7 +86,7 @@ def digit5(
     packed = archives(data_dir, chosen)
     sides: tuple[list, list] = ([], [])
     for number, domain in enumerate(chosen):
-        splits = next(filter(None, (archive.domain(domain, parts) for archive in packed)), None)
+        splits = archived_domain(packed, domain, parts)
         if splits is None:
             x, y = original_domain(data_dir, domain)
             train, test = stratified_split(y, per_domain, generator(split_seed, "digit5", domain))

@@ -2,15 +2,12 @@
 
 import pathlib
 import re
-import struct
-import zlib
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from fedwin.data.example_source import decode_whole
-from fedwin.data.formats import files, idx, pickles, values
+from fedwin.data.formats import files, pickles, values
 from fedwin.data.sources import mnist
 from fedwin.errors import UserError
 
@@ -21,50 +18,42 @@ SIZE = 28
 MEMBER = re.compile(r"(partitions/train_part\d|/test)\.pkl$")
 # Domains in which the digit 0 may have the label 10.
 TENS = ("svhn", "synthdigits")
-# MATLAB 5 files: bytes before the first element; types of matrices, plain and compressed, and of numbers.
-MATLAB_HEADER, MATRIX, COMPRESSED = 128, 14, 15
-NUMERIC = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18)
 
 # Images uint8 [N, 28, 28, 3] and labels int32 [N].
 Pair = tuple[np.ndarray, np.ndarray]
+# Place of FedBN's archive, and its files by their names in it.
+Archive = tuple[pathlib.Path, Mapping[str, files.Entry]]
 
 
-class Archive(NamedTuple):
-    """FedBN's archive, packed or not, and its files by their names in it."""
+def archived_domain(archives: list[Archive], domain: str, parts: int) -> tuple[Pair, Pair] | None:
+    """Returns (training pair, test pair) of a domain from its first `parts` training files; None without them.
 
-    location: pathlib.Path
-    entries: Mapping[str, files.Entry]
-
-    def domain(self, domain: str, parts: int) -> tuple[Pair, Pair] | None:
-        """Returns (training pair, test pair) of a domain from its first `parts` training files; None without them.
-
-        Raises:
-          UserError: the domain is incomplete or damaged.
-        """
-        first = f"{FOLDERS[domain]}/partitions/train_part0.pkl"
-        prefix = next((name.removesuffix(first) for name in self.entries if name.endswith(first)), None)
-        if prefix is None:
-            return None
-        folder = f"{prefix}{FOLDERS[domain]}"
-        wanted = [*(f"{folder}/partitions/train_part{i}.pkl" for i in range(parts)), f"{folder}/test.pkl"]
-        if absent := [name for name in wanted if name not in self.entries]:
-            raise UserError(f"digit5: {self.location / absent[0]} is missing from the archive; fetch it again.")
-        *train, test = [from_pickle(files.content(self.entries[name]), self.location / name, domain) for name in wanted]
-        return _joined(train), test
+    Raises:
+      UserError: the domain is incomplete or damaged.
+    """
+    first = f"{FOLDERS[domain]}/partitions/train_part0.pkl"
+    for location, entries in archives:
+        for prefix in [name.removesuffix(first) for name in entries if name.endswith(first)]:
+            folder = f"{prefix}{FOLDERS[domain]}"
+            wanted = [*(f"{folder}/partitions/train_part{i}.pkl" for i in range(parts)), f"{folder}/test.pkl"]
+            if absent := [name for name in wanted if name not in entries]:
+                raise UserError(f"digit5: {location / absent[0]} is missing from the archive; fetch it again.")
+            *train, test = [from_pickle(files.content(entries[name]), location / name, domain) for name in wanted]
+            return _joined(train), test
+    return None
 
 
 def archives(data_dir, domains: list[str]) -> list[Archive]:
-    """Finds FedBN's archive; of a packed one only the given domains are decompressed."""
-    found = []
+    """Finds FedBN's archive, packed or not; of a packed one only the given domains are decompressed."""
+    found: list[Archive] = []
     used = tuple(f"{FOLDERS[domain]}/" for domain in domains)
     wanted = lambda name: MEMBER.search(name) and any(folder in name for folder in used)
     for folder in files.folders(data_dir, "digit*"):
         packed = folder if folder.is_file() else folder / "digit_dataset.zip"
         if packed.is_file():
-            found.append(Archive(packed, files.members(packed, wanted)))
+            found.append((packed, files.members(packed, wanted)))
         if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()):
-            entries = {path.relative_to(folder).as_posix(): path for path in folder.glob("**/*.pkl")}
-            found.append(Archive(folder, entries))
+            found.append((folder, {path.relative_to(folder).as_posix(): path for path in folder.glob("**/*.pkl")}))
     return found
 
 
@@ -78,11 +67,8 @@ def from_pickle(blob: bytes, where, domain: str = "") -> Pair:
 
 def original_domain(data_dir, domain: str) -> Pair:
     """Returns all examples of an original data set below data_dir, training and test pooled; UserError if missing."""
-    if domain == "mnist":
-        pairs = idx_pairs(files.folders(data_dir, "mnist"), idx.file_names())
-    elif domain == "usps":
-        names = tuple(f"usps-{name}" for name in idx.file_names("", "test", "short"))
-        pairs = idx_pairs(files.folders(data_dir, "usps*"), names)
+    if domain in ("mnist", "usps"):
+        pairs = idx_pairs(data_dir, domain)
     elif domain == "svhn":
         pairs = matlab(files.folders(data_dir, "svhn*"), ("train_32x32.mat", "test_32x32.mat"))
     elif domain == "synthdigits":
@@ -100,15 +86,13 @@ def _joined(pairs: list[Pair]) -> Pair:
     return images, labels
 
 
-def idx_pairs(folders: list[pathlib.Path], names: tuple[str, ...]) -> list[tuple]:
-    """Returns (images, labels, file) of IDX files in the folders; names as from `idx.file_names`."""
-    pairs = []
-    for side in (names[:2], names[2:]):
-        if paths := files.locate_all(folders, *side):
-            gray = idx.load(paths[0])
-            gray = mnist.usps_pixels(gray, paths[0]) if gray.dtype == np.int16 else gray
-            pairs.append((gray, idx.load(paths[1]), paths[0]))
-    return pairs
+def idx_pairs(data_dir, name: str) -> list[tuple]:
+    """Returns (images, labels, name) of the data set 'mnist' or 'usps', training and test."""
+    try:
+        dataset = {"mnist": mnist.mnist, "usps": mnist.usps}[name](data_dir)
+    except files.Missing:
+        return []
+    return [(side["x"], side["y"], name) for side in (dataset.train, dataset.test)]
 
 
 def matlab(folders: list[pathlib.Path], names: tuple[str, ...]) -> list[tuple]:
@@ -121,30 +105,9 @@ def matlab(folders: list[pathlib.Path], names: tuple[str, ...]) -> list[tuple]:
         if path is None:
             continue
         with files.reading(path, "not a readable MATLAB file with X and y"):
-            check_matlab_types(path)
             content = loadmat(path, variable_names=("X", "y"))
             pairs.append((content["X"].transpose(3, 0, 1, 2), content["y"], path))
     return pairs
-
-
-def check_matlab_types(path: pathlib.Path) -> None:
-    """Raises ValueError if flags, sizes, name or data of a matrix have an unknown type, on which SciPy crashes."""
-    with path.open("rb") as file:
-        order = ">" if file.read(MATLAB_HEADER)[126:] == b"MI" else "<"
-        tag_at = lambda blob, at: struct.unpack(f"{order}II", blob[at : at + 8])
-        while len(tag := file.read(8)) == 8:
-            kind, size = tag_at(tag, 0)
-            start, head = file.tell(), file.read(min(size, 4096))
-            if kind == COMPRESSED:
-                head = zlib.decompressobj().decompress(head, 4096)
-                kind, head = tag_at(head, 0)[0], head[8:]
-            at = 0
-            for _ in range(4 if kind == MATRIX else 0):
-                part, length = tag_at(head, at)
-                if (part & 0xFFFF) not in NUMERIC:
-                    raise ValueError(f"data of an unknown type {part & 0xFFFF}")
-                at += 8 if part >> 16 else 8 + -(-length // 8) * 8  # small parts lie inside the tag
-            file.seek(start + size)
 
 
 def listed_images(folders: list[pathlib.Path]) -> list[tuple]:

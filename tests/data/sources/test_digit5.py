@@ -77,17 +77,6 @@ def test_digit_five_splits_have_the_published_sizes(n, held):
     assert np.abs(np.bincount(labels[test]) - 0.2 * np.bincount(labels)).max() <= 1
 
 
-def test_a_matlab_file_with_data_of_an_unknown_type_is_refused(tmp_path):
-    """SciPy's reader ends the process on it."""
-    path = tmp_path / "train_32x32.mat"
-    scipy.io.savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1), np.uint8)})
-    digit5_files.check_matlab_types(path)
-    content = bytearray(path.read_bytes())
-    content[128 + 8 : 128 + 12] = (77).to_bytes(4, "little")
-    path.write_bytes(content)
-    refused("train_32x32.mat: not a readable MATLAB file .*unknown type 77", data.load, "digit5:domains=svhn", tmp_path)
-
-
 @pytest.mark.parametrize(
     "images, labels, message",
     [
