@@ -1,8 +1,4 @@
-"""Reads examples that need not fit into memory: image files decoded on access, and memory-mapped caches.
-
-`Images` stands in for an array of images: it has shape, dtype and length, and indexing decodes. `ExampleSource` gathers
-rows of all features and prepares the next ones on threads while the current ones are in use.
-"""
+"""Reads examples that need not fit into memory: image files decoded on access, and memory-mapped caches."""
 
 import collections
 import concurrent.futures
@@ -25,31 +21,23 @@ PIECE_BYTES = 64 << 20
 
 
 class Member(NamedTuple):
-    """An encoded image that was read from an archive."""
+    """An encoded image in an archive, its bytes or their place: in the file `where`, if there is no content."""
 
     where: str
-    content: bytes
+    content: bytes | None = None
+    offset: int = 0
+    size: int = 0
 
 
-class Span(NamedTuple):
-    """A range of bytes in a file, such as a member of an uncompressed tar archive."""
-
-    path: str
-    offset: int
-    size: int
-
-
-# An encoded image: path, part of a file, member of an archive, or bytes.
-Item = str | os.PathLike | Span | Member | bytes
+# An encoded image: a path, a member of an archive, or bytes.
+Item = str | os.PathLike | Member | bytes
 
 
 class ExampleSource:
-    """Gathers rows of features that need not fit into memory.
+    """Gathers rows of features that need not fit into memory, the next ones on threads while others are in use.
 
     Args:
       features: name -> array, memory map or Images, all of the same length.
-      threads: number of decoding threads, by default one per core, at most 16. They run in parallel
-        because Pillow and file reads release the interpreter lock.
 
     Raises:
       UserError: the features differ in length.
@@ -60,13 +48,14 @@ class ExampleSource:
       [9, 1]
     """
 
-    def __init__(self, features: "Mapping[str, np.ndarray | Images]", threads: int | None = None):
+    def __init__(self, features: "Mapping[str, np.ndarray | Images]"):
         lengths = {len(value) for value in features.values()}
         if len(lengths) != 1:
             raise UserError(f"features of an example source differ in length: {sorted(lengths)}.")
         self.features = dict(features)
         self.length = lengths.pop()
-        self.threads = threads or min(os.cpu_count() or 1, 16)
+        # Threads decode in parallel, because Pillow and file reads release the interpreter lock.
+        self.threads = min(os.cpu_count() or 1, 16)
         self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
 
     def __len__(self) -> int:
@@ -246,15 +235,15 @@ def open_image(item: Item, channels: int | None, short_side: int | None = None):
 
 def image_bytes(item: Item) -> bytes:
     """Reads the encoded bytes of an image; raises UserError if it is missing."""
-    if isinstance(item, (Member, bytes)):
-        return item.content if isinstance(item, Member) else item
+    if isinstance(item, bytes):
+        return item
+    path, content, offset, size = item if isinstance(item, Member) else (item, None, 0, -1)
+    if content is not None:
+        return content
     try:
-        if isinstance(item, Span):
-            with open(item.path, "rb") as stream:
-                stream.seek(item.offset)
-                return stream.read(item.size)
-        with open(item, "rb") as stream:
-            return stream.read()
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(size)
     except OSError as error:
         raise UserError(
             f"{describe_image(item)}: {error.strerror or error}; put the image there or take it out of the list."
@@ -264,9 +253,7 @@ def image_bytes(item: Item) -> bytes:
 def describe_image(item: Item) -> str:
     """Returns the name of an image in error messages."""
     if isinstance(item, Member):
-        return item.where
-    if isinstance(item, Span):
-        return f"{item.path}, image at byte {item.offset}"
+        return item.where + (f", image at byte {item.offset}" if item.content is None else "")
     return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
 
 

@@ -13,7 +13,7 @@ import tarfile
 import numpy as np
 
 from fedwin.data.checks import as_labels
-from fedwin.data.example_source import Item, Member, Span
+from fedwin.data.example_source import Item, Member
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
@@ -37,7 +37,7 @@ def images_below(location) -> dict[str, Item]:
     try:
         with tarfile.open(location, "r:") as archive:
             members = [entry for entry in archive if entry.isfile() and wanted(entry.name)]
-        found: dict[str, Item] = {e.name: Span(str(location), e.offset_data, e.size) for e in members}
+        found: dict[str, Item] = {e.name: Member(str(location), None, e.offset_data, e.size) for e in members}
     except (tarfile.TarError, EOFError, OSError):
         found = {name: Member(f"{location}/{name}", blob) for name, blob in files.members(location, wanted).items()}
     return {name.removeprefix("./"): image for name, image in found.items()}  # as `tar -C dir -cf x.tar .` names them

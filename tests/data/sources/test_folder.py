@@ -118,7 +118,7 @@ def test_an_undecodable_or_vanished_image_is_named_when_it_is_used(tmp_path):
     dataset = data.load("landmarks:size=8,resize=8", tmp_path)
     refused("id1.jpg: not a decodable image", np.asarray, dataset.train["x"])
     path.unlink()
-    with data.ExampleSource(dataset.train, threads=2) as lazy, pytest.raises(UserError, match="id1.jpg.*No such file"):
+    with data.ExampleSource(dataset.train) as lazy, pytest.raises(UserError, match="id1.jpg.*No such file"):
         lazy.gather([0, 1])
 
 
