@@ -22,13 +22,12 @@ def download_urls(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
     """
     choice = registry.parse(text)
     facts = DATASETS.entries[choice.name].facts
-    # The variant with the most parameters of the choice.
-    most_params, urls = 0, facts["downloads"]
+    urls = facts["downloads"]
     for key, variant_urls in dict(facts["variants"]).items():
-        params = registry.parse(f"{choice.name}:{key}").params
-        if params.items() <= choice.params.items() and len(params) > most_params:
-            most_params, urls = len(params), variant_urls
-    return tuple((url, *checksums.published_checksum(choice.name, url.rsplit("/", 1)[-1])) for url in urls)
+        if registry.parse(f"{choice.name}:{key}").params.items() <= choice.params.items():
+            urls = variant_urls
+    published = checksums.published_checksums(choice.name)
+    return tuple((url, *published.get(url.rsplit("/", 1)[-1], (None, None))) for url in urls)
 
 
 def fetch(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedwin.data.formats.image_files import csv_rows
+from fedwin.data.formats import files
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry import ranges
@@ -207,7 +207,7 @@ def read_trace(path: str, num_clients: int, most: int | None = None) -> tuple[np
         content = pathlib.Path(path).expanduser().read_bytes()
     except OSError as error:
         raise UserError(f"sampling file: {path} can't be read ({error.strerror}); check path=.") from error
-    lines = dict(csv_rows(f"sampling file: {path}", content, ["client", "start", "end"]))
+    lines = dict(files.csv_rows(f"sampling file: {path}", content, ["client", "start", "end"]))
     intervals = [_interval(f"sampling file: {path}, line {n}", line, num_clients, most) for n, line in lines.items()]
     if not intervals:
         raise UserError(f"sampling file: {path} has no line after the header; add lines client,start,end.")

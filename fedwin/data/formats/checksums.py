@@ -13,15 +13,10 @@ def published_checksums(dataset: str) -> dict[str, tuple[str, str]]:
     return dict(DATASETS.entries[dataset].facts["checksums"]) if dataset in DATASETS else {}
 
 
-def published_checksum(dataset: str, name: str) -> tuple[str, str] | tuple[None, None]:
-    """Returns (kind, checksum) of one file of a data set; (None, None) if none is published."""
-    return published_checksums(dataset).get(name, (None, None))
-
-
 def matches(dataset: str, name: str, content: pathlib.Path | bytes | None) -> bool:
     """Returns whether a file, given by its bytes or path, has its published checksum; None has none."""
-    kind, checksum = published_checksum(dataset, name)
-    return kind is not None and content is not None and files.file_digest(content, kind) == checksum
+    kind, checksum = published_checksums(dataset).get(name, ("", ""))
+    return bool(kind) and content is not None and files.file_digest(content, kind) == checksum
 
 
 def verify(dataset: str, items: Iterable[tuple[str, pathlib.Path | None, pathlib.Path | bytes | None]]) -> bool:
@@ -55,8 +50,9 @@ def verify_files(dataset: str, paths: list[pathlib.Path]) -> bool:
     return verify(dataset, [(str(path), path, content(path)) for path in dict.fromkeys(paths)])
 
 
-def check_num_clients(dataset: str, where, num_clients: int, expected: int) -> None:
+def check_num_clients(dataset: str, where, num_clients: int) -> None:
     """Warns 'unverified' if files without published checksums have another number of clients than published."""
+    expected = DATASETS.entries[dataset].facts["full"].clients
     if num_clients != expected:
         warnings.warn(
             f"{where}: unverified, {num_clients:,} clients, but the original {dataset} has {expected:,}.", stacklevel=4

@@ -1,7 +1,8 @@
-"""Reads files that may be plain or compressed, in folders or in archives."""
+"""Reads files that may be plain or compressed, in folders or in archives, and CSV files."""
 
 import bz2
 import contextlib
+import csv
 import fnmatch
 import gzip
 import hashlib
@@ -99,7 +100,7 @@ def entries(location, wanted: Callable[[str], bool] = lambda name: True) -> dict
         blobs = members(location, lambda name: wanted(plain(name)))
         return {plain(name): decode(blob, name) for name, blob in blobs.items()}
     # Longest names first, so that `a` replaces `a.gz`.
-    paths = sorted((child for child in children(location) if child.is_file()), key=lambda child: -len(child.name))
+    paths = sorted(filter(pathlib.Path.is_file, location.iterdir()), key=lambda path: (-len(path.name), path.name))
     return {plain(path.name): path for path in paths if wanted(plain(path.name))}
 
 
@@ -119,6 +120,71 @@ def members(path, wanted: Callable[[str], object] = lambda name: True) -> dict[s
         with tarfile.open(path) as archive:
             chosen = (entry for entry in archive if entry.isfile() and wanted(entry.name))
             return {entry.name: stream.read() for entry in chosen if (stream := archive.extractfile(entry))}
+
+
+def search(folders: list[pathlib.Path], names, archives: str = "*.zip") -> dict[str, tuple[pathlib.Path, Entry]] | None:
+    """Finds files that belong together, possibly compressed, in the first folder or archive that has all of them.
+
+    Args:
+      folders: folders, or archives themselves.
+      names: plain names of the files.
+      archives: pattern of the archives in a folder.
+
+    Returns:
+      Plain name -> (place for messages, path or bytes); None if there is no such place.
+
+    Raises:
+      UserError: an archive can't be read, and no other place has the files.
+    """
+    broken = None
+    for folder in folders:
+        for place in [folder] if folder.is_file() else [folder, *sorted(folder.glob(archives))]:
+            try:
+                found = entries(place, set(names).__contains__)
+            except UserError as error:  # perhaps of an unrelated archive
+                broken = broken or error
+                continue
+            if all(name in found for name in names):
+                where = {name: place / name if isinstance(entry, bytes) else entry for name, entry in found.items()}
+                return {name: (where[name], found[name]) for name in names}
+    if broken is not None:
+        raise broken
+    return None
+
+
+def csv_rows(path, blob: bytes, columns: list[str]):
+    """Yields (line, values of some columns) of each record of a CSV file; `path` is for error messages.
+
+    Raises:
+      UserError: not a CSV file, or a column or value is missing.
+    """
+    reader = csv_reader(blob)
+    try:
+        if absent := sorted(set(columns) - set(reader.fieldnames or ())):
+            raise UserError(
+                f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
+            )
+        for record in reader:
+            row = [record[column] for column in columns]
+            if None in row:
+                raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
+            yield reader.line_num, row
+    except csv.Error as error:
+        line = reader.line_num + 1
+        raise UserError(f"{path}, line {line}: not a CSV file ({error}); is a quote left open?") from error
+
+
+def columns_of(blob: bytes) -> list[str]:
+    """Returns the column names of a list, given its content."""
+    try:
+        return list(csv_reader(blob).fieldnames or ())
+    except csv.Error:
+        return []  # reading the list will raise the error
+
+
+def csv_reader(blob: bytes) -> csv.DictReader:
+    """Opens the records of a list, given its content."""
+    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
 
 
 def locate(folder, name: str) -> pathlib.Path | None:
@@ -146,31 +212,21 @@ def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
     So a loader finds its files whether data_dir is their folder or a parent of it; it may be a file such as an archive.
 
     Raises:
-      UserError: data_dir is not given, does not exist or can't be listed.
+      UserError: data_dir is not given or does not exist.
+      OSError: it can't be listed.
     """
     if data_dir is None or str(data_dir) == "":
         raise FolderNeeded("this data set is read from files; set --data_dir=FOLDER.")
     root = pathlib.Path(data_dir)
     matches = lambda name: any(fnmatch.fnmatch(name.lower(), pattern) for pattern in patterns)
-    try:
-        if not root.exists():
-            raise UserError(f"{root}: no such file or folder; check --data_dir.")
-        result, level = [root], [root]
-        for _ in range(2):
-            listed = [child for folder in level if folder.is_dir() for child in children(folder)]
-            level = [child for child in listed if matches(child.name) and child.is_dir()]
-            result += level
-    except OSError as error:
-        raise UserError(f"{root}: cannot be listed ({error.strerror or error}); check --data_dir.") from error
+    if not root.exists():
+        raise UserError(f"{root}: no such file or folder; check --data_dir.")
+    result, level = [root], [root]
+    for _ in range(2):
+        listed = [child for folder in level if folder.is_dir() for child in sorted(folder.iterdir())]
+        level = [child for child in listed if matches(child.name) and child.is_dir()]
+        result += level
     return result
-
-
-def children(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the entries of a folder, sorted; raises UserError if it can't be listed."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be listed ({error.strerror or error}); check --data_dir.") from error
 
 
 class Missing(UserError):

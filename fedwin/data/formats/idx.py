@@ -34,11 +34,6 @@ def parse(blob: bytes, where) -> np.ndarray:
     return np.frombuffer(blob, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def load(path) -> np.ndarray:
-    """Reads an IDX file, compressed or not, as for `parse`."""
-    return parse(files.read(path), path)
-
-
 def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
     """Returns the file names of training images, training labels, test images and test labels."""
     images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
@@ -53,11 +48,6 @@ class IdxFile(NamedTuple):
     blob: bytes
     array: np.ndarray
 
-    def checked(self, convert: Callable, bound) -> np.ndarray:
-        """Applies a function of `values` to the array; its errors name the file."""
-        with files.reading(self.where):
-            return convert(self.array, bound)
-
 
 def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...], source: str) -> dict[str, IdxFile]:
     """Finds and reads IDX files of images and labels that belong together, in one folder or zip archive.
@@ -68,8 +58,11 @@ def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...
     Raises:
       UserError: files that are missing or damaged, or different numbers of images and labels.
     """
+    entries = files.search(files.folders(data_dir, *patterns), wanted)
+    if entries is None:
+        raise files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
     found = {}
-    for name, (where, entry) in _find(dataset, data_dir, patterns, wanted, source).items():
+    for name, (where, entry) in entries.items():
         blob = files.content(entry)
         found[name] = IdxFile(where, None if isinstance(entry, bytes) else entry, blob, parse(blob, where))
     for images, labels in (wanted[:2], wanted[2:4]):
@@ -82,36 +75,26 @@ def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...
     return found
 
 
-def _find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, tuple[pathlib.Path, files.Entry]]:
-    """Returns name -> (place for error messages, path or bytes); a broken archive is named if nothing is found."""
-    broken = None
-    for folder in files.folders(data_dir, *patterns):
-        if folder.is_dir() and (paths := files.locate_all([folder], *wanted)):
-            return {name: (path, path) for name, path in zip(wanted, paths)}
-        for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
-            try:
-                members = files.entries(archive, set(wanted).__contains__)
-            except UserError as error:  # possibly unrelated, so an error only if nothing else is found
-                broken = broken or error
-                continue
-            if all(name in members for name in wanted):
-                return {name: (archive / name, members[name]) for name in wanted}
-    absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
-    raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
-
-
-def pack(found: dict[str, IdxFile], wanted, num_classes: int) -> tuple[Examples, Examples]:
+def pack(
+    found: dict[str, IdxFile], wanted, num_classes: int, convert: Callable = np.asarray, first: int = 0
+) -> tuple[Examples, Examples]:
     """Converts (training, test) arrays to features: images uint8 [N, H, W, 1], labels int32 in 0..num_classes - 1.
 
-    `found` and `wanted` are as for `read`, which returns the former.
+    Args:
+      found: as from `read`, for `wanted`.
+      convert: function from the images in a file to pixels.
+      first: label of class 0 in the files.
 
     Raises:
       UserError: pixels or labels out of range.
     """
 
     def side(images: str, labels: str) -> Examples:
-        x = found[images].checked(values.pixels, found[images].array.shape[1:])
-        return {"x": x[..., None], "y": found[labels].checked(values.labels, num_classes)}
+        with files.reading(found[images].where):
+            pixels = convert(found[images].array)
+            x = values.pixels(pixels, pixels.shape[1:])[..., None]
+        with files.reading(found[labels].where):
+            return {"x": x, "y": values.labels(found[labels].array - np.int32(first), num_classes)}
 
     return side(*wanted[:2]), side(*wanted[2:4])
 

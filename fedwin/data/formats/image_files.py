@@ -3,8 +3,6 @@
 Training lists have the columns `user_id,image_id,class`, test lists `image_id,class`.
 """
 
-import csv
-import io
 import math
 import os
 import pathlib
@@ -26,12 +24,13 @@ def images_below(location) -> dict[str, Item]:
     Members of an uncompressed tar are read in place; those of other archives are read into memory.
 
     Raises:
-      UserError: a folder that can't be listed, or not an archive.
+      UserError: not an archive.
+      OSError: a folder can't be listed.
     """
     location = pathlib.Path(location)
     wanted = lambda name: name.lower().endswith(SUFFIXES)
     if location.is_dir():
-        walked = os.walk(location, onerror=_unlistable)
+        walked = os.walk(location, onerror=_raise)
         paths = [os.path.join(folder, name) for folder, _, names in walked for name in names if wanted(name)]
         return {os.path.relpath(path, location).replace(os.sep, "/"): path for path in paths}
     try:
@@ -43,17 +42,17 @@ def images_below(location) -> dict[str, Item]:
     return {name.removeprefix("./"): image for name, image in found.items()}  # as `tar -C dir -cf x.tar .` names them
 
 
-def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
-    """Returns image id -> matching files, for the `wanted` ids and images given by (folder or archive, path in it).
+def by_name(location, wanted: set[str]) -> dict[str, dict[str, Item]]:
+    """Returns image id -> path -> image of the files in a folder or archive that match the `wanted` ids.
 
     An id is the file's path below the folder or, if no path matches, its name, each with or without suffix.
     """
-    paths: dict[str, list[str]] = {}
-    bare: dict[str, list[str]] = {}
-    for location, name in sorted(images):
+    paths: dict[str, dict[str, Item]] = {}
+    bare: dict[str, dict[str, Item]] = {}
+    for name, image in sorted(images_below(location).items()):
         for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
             for key in {text, text.rsplit(".", 1)[0]} & wanted:
-                table.setdefault(key, []).append(os.path.join(location, name))
+                table.setdefault(key, {})[os.path.join(location, name)] = image
     return {**bare, **paths}
 
 
@@ -70,7 +69,7 @@ def read_list(
     """
     users, classes = [], {}
     columns = ["image_id", "class"] + ([user_column] if user_column else [])
-    for line, (image, label, *user) in csv_rows(path, blob, columns):
+    for line, (image, label, *user) in files.csv_rows(path, blob, columns):
         if user and user[0] in ("NA", ""):
             continue
         if image in classes:
@@ -80,36 +79,6 @@ def read_list(
     if not classes:
         raise UserError(f"{path}: it lists no image.")
     return list(classes), users if user_column else None, as_labels(list(classes.values()), str(path), task)
-
-
-def csv_rows(path, blob: bytes, columns: list[str]):
-    """Yields (line, values of some columns) of each record of a CSV file; `path` is for error messages.
-
-    Raises:
-      UserError: not a CSV file, or a column or value is missing.
-    """
-    reader = csv_reader(blob)
-    try:
-        if absent := sorted(set(columns) - set(reader.fieldnames or ())):
-            raise UserError(
-                f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
-            )
-        for record in reader:
-            row = [record[column] for column in columns]
-            if None in row:
-                raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
-            yield reader.line_num, row
-    except csv.Error as error:
-        line = reader.line_num + 1
-        raise UserError(f"{path}, line {line}: not a CSV file ({error}); is a quote left open?") from error
-
-
-def columns_of(blob: bytes) -> list[str]:
-    """Returns the column names of a list, given its content."""
-    try:
-        return list(csv_reader(blob).fieldnames or ())
-    except csv.Error:
-        return []  # reading the list will raise the error
 
 
 def class_of(text: str, where: str, task: str | None = None) -> float:
@@ -125,11 +94,6 @@ def class_of(text: str, where: str, task: str | None = None) -> float:
     raise UserError(f"{where}: class '{text}' is not a whole number >= 0.")
 
 
-def csv_reader(blob: bytes) -> csv.DictReader:
-    """Opens the records of a list, given its content."""
-    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
-
-
-def _unlistable(error: OSError) -> None:
+def _raise(error: OSError) -> None:
     # os.walk would skip the folder, and its images would be reported as missing.
-    raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check --data_dir.") from error
+    raise error

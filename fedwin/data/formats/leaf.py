@@ -6,20 +6,20 @@ The folders `train` and `test` contain files {"users": [...], "num_samples": [..
 
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 
-def read(folder) -> Iterator[tuple[pathlib.Path, str, list, list]]:
+def read(paths: Iterable[pathlib.Path]) -> Iterator[tuple[pathlib.Path, str, list, list]]:
     """Yields (file, user, x, y) of every user, file by file.
 
     Raises:
       UserError: not LEAF JSON, a user that occurs twice, or x and y of different lengths.
     """
     seen = set()
-    for path in parts(folder):
+    for path in paths:
         with files.reading(path, "not a LEAF file with users and user_data"):
             content = json.loads(files.read(path))
             users, user_data = [str(user) for user in content["users"]], dict(content["user_data"])

@@ -6,14 +6,13 @@ https://github.com/google-research/google-research/tree/master/federated_vision_
 count rows in the order of the original archive.
 """
 
-import json
 import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.formats import files, image_files
+from fedwin.data.formats import files, leaf
 from fedwin.data.partitions.pack import labels_of
 from fedwin.errors import UserError
 
@@ -22,14 +21,11 @@ NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")
 
 @PARTITIONS.register("csv")
 def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> Partition:
-    """Reads a published split from a file.
+    """Reads a published split from a file, whose users are the `ids` of the Partition.
 
     Args:
       num_clients: None, or the number of clients in the file.
       path: a .csv or .json file, possibly compressed (.gz, .xz, .bz2).
-
-    Returns:
-      The Partition, with the file's users as `ids`.
 
     Raises:
       UserError: unreadable file, a row that is out of range or assigned twice, or a class that differs from the data
@@ -50,7 +46,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
     labels = labels_of(dataset, "csv")
     lists: dict[str, list[int]] = {}
     assigned = np.zeros(len(labels), bool)
-    for where, user, row, label in read_json(path, blob) if blob.lstrip()[:1] == b"{" else read_csv(path, blob):
+    for where, user, row, label in read_json(path) if blob.lstrip()[:1] == b"{" else read_csv(path, blob):
         if not 0 <= row < len(labels):
             raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {len(labels) - 1}.")
         if label is not None and label != labels[row]:
@@ -79,27 +75,21 @@ def read_csv(path, blob: bytes) -> Iterator[Record]:
     Raises:
       UserError: not a CSV file, or a column or value is missing or not a number.
     """
-    columns = ["user_id", "image_id"] + ["class"] * ("class" in image_files.columns_of(blob))
-    for line, (user, image, *label) in image_files.csv_rows(path, blob, columns):
+    columns = ["user_id", "image_id"] + ["class"] * ("class" in files.columns_of(blob))
+    for line, (user, image, *label) in files.csv_rows(path, blob, columns):
         try:
             yield f"line {line}", user, int(image), int(label[0]) if label and label[0] else None
         except ValueError as error:
             raise UserError(f"{path}, line {line}: '{image}' and class {label} are not whole numbers.") from error
 
 
-def read_json(path, blob: bytes) -> Iterator[Record]:
+def read_json(path) -> Iterator[Record]:
     """Yields the images of a LEAF file.
 
     Raises:
       UserError: not a LEAF file, or a name without row and class.
     """
-    with files.reading(path, "not a LEAF file with users and user_data", "give one of the published files"):
-        content = json.loads(blob)
-        users, user_data = [str(user) for user in content["users"]], content["user_data"]
-        if len(set(users)) != len(users):
-            raise UserError(f"{path}: client '{next(u for u in users if users.count(u) > 1)}' is listed twice.")
-        names = [(user, list(user_data[user]["x"])) for user in users]
-    for user, images in names:
+    for _, user, images, _ in leaf.read([path]):
         for name in images:
             match = NAME.search(str(name))
             if not match:

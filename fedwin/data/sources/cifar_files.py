@@ -7,7 +7,6 @@ planes, row by row. Python files are pickles with the same planes.
 import concurrent.futures
 import pathlib
 import warnings
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ class FileNames(NamedTuple):
     """Names of the files of one of the two data sets.
 
     Attributes:
+      archives: names of the archives of binary files and of pickles.
       train: names of the training pickles; binary files have the suffix .bin.
       labels: label column -> its key in the pickles, in the order of the binary record.
     """
@@ -59,45 +59,30 @@ def read(name: str, data_dir) -> tuple[Examples, Examples, bool]:
     """Reads 'cifar10' or 'cifar100' below data_dir: (training features, test features, whether checksums are right).
 
     Raises:
-      UserError: no files, truncated files, a label out of range, or a pickle with a wrong checksum.
+      UserError: missing or truncated files, a label out of range, or a pickle with a wrong checksum.
     """
     layout = LAYOUTS[name]
-    for location, entries in _candidates(name, data_dir):
-        for suffix in (".bin", ""):
-            train = [part + suffix for part in layout.train if part + suffix in entries]
-            test = layout.test + suffix
-            if train and test in entries:
-                if absent := ", ".join(part + suffix for part in layout.train if part + suffix not in train):
-                    warnings.warn(f"{location}: {absent} missing; the training set is incomplete.", stacklevel=2)
-                return _decode(name, location, {part: entries[part] for part in [*train, test]}, bool(absent))
-    wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
+    folders = files.folders(data_dir, *layout.folders)
+    for suffix, archive in zip((".bin", ""), layout.archives):
+        members = [part + suffix for part in (*layout.train, layout.test)]
+        if found := files.search(folders, members, archive):
+            return _decode(name, found)
+    members = [f"{part}.bin" for part in (*layout.train, layout.test)]
+    wanted = f"{layout.archives[0]}, {layout.archives[1]} or all of their files ({', '.join(members)})"
     raise files.missing(name, data_dir, wanted, URL)
 
 
-def _candidates(name: str, data_dir) -> Iterator[tuple[pathlib.Path, dict[str, files.Entry]]]:
-    """Yields (folder, then archive, that may contain a data set; plain name -> path or bytes)."""
-    layout = LAYOUTS[name]
-    wanted = {part + suffix for part in (*layout.train, layout.test) for suffix in ("", ".bin")}
-    folders = files.folders(data_dir, *layout.folders)
-    archives = [
-        path for folder in folders for path in ([folder] if folder.is_file() else map(folder.joinpath, layout.archives))
-    ]
-    for location in [folder for folder in folders if folder.is_dir()] + [path for path in archives if path.is_file()]:
-        yield location, files.entries(location, wanted.__contains__)
-
-
-def _decode(
-    name: str, location: pathlib.Path, entries: dict[str, files.Entry], incomplete: bool
-) -> tuple[Examples, Examples, bool]:
+def _decode(name: str, found: dict[str, tuple[pathlib.Path, files.Entry]]) -> tuple[Examples, Examples, bool]:
     """Decodes the files of a data set, the test file last, in parallel, and concatenates the training parts."""
     columns, classes = LAYOUTS[name].labels, LAYOUTS[name].classes
 
     def part(member: str) -> tuple[Examples, bool]:
-        blob, where = files.content(entries[member]), location / member
+        where, entry = found[member]
+        blob = files.content(entry)
         if member.endswith(".bin"):
             is_verified, features = checksums.matches(name, member, blob), from_binary(blob, list(columns), where)
         else:
-            md5 = checksums.published_checksum(name, member)[1]
+            md5 = checksums.published_checksums(name).get(member, ("md5", None))[1]
             is_verified, features = True, from_pickle(blob, columns, where, md5)
         with files.reading(where):
             labels = {key: values.labels(features[key], count) for key, count in zip(columns, classes)}
@@ -107,8 +92,9 @@ def _decode(
         return features | labels, is_verified
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # decompression releases the interpreter lock
-        decoded = list(pool.map(part, entries))
-    verified = all(is_verified for _, is_verified in decoded) and not incomplete
+        decoded = list(pool.map(part, found))
+    location = next(iter(found.values()))[0].parent
+    verified = all(is_verified for _, is_verified in decoded)
     if not verified and location.is_file() and checksums.matches(name, location.name, location):
         verified = True
     if not verified:

@@ -14,11 +14,9 @@ from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition
 from fedwin.data.formats import checksums, clients, files, leaf, sqlite, values
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 
-SOURCE = "https://storage.googleapis.com/gresearch/fedjax/emnist/federated_emnist_{train,test}.sqlite"
+FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"
 DOMAINS = ("high_school", "census")
 SIDES = ("train", "test")
-# Writers in FedJAX's files.
-WRITERS = {"femnist": 3400, "femnist_digits": 3383}
 
 
 def quantize(pixels, paper: int) -> np.ndarray:
@@ -48,7 +46,7 @@ def convert(paper: int, num_classes: int, features: dict) -> Examples:
 
 def leaf_clients(folder, to_examples: Callable[[dict], Examples]) -> Iterator[tuple[str, Examples]]:
     """Yields the clients in one of LEAF's folders."""
-    for path, user, x, y in leaf.read(folder):
+    for path, user, x, y in leaf.read(leaf.parts(folder)):
         with files.reading(f"{path}, client '{user}'"):
             features = to_examples({"pixels": x, "label": y})
         yield user, features
@@ -78,16 +76,13 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
         streams = [(leaf_clients(folder, to_examples), folder) for folder in leaf_folders]
     else:
         wanted = f"federated_{infix}_{{train,test}}.sqlite (also compressed) or LEAF JSON"
-        raise files.missing(name, data_dir, wanted, SOURCE)
+        raise files.missing(name, data_dir, wanted, f"{FEDJAX}federated_emnist_{{train,test}}.sqlite")
     sides = [clients.flatten(*stream) for stream in streams]
     if form != "leaf" and paths:
-        checksums.check_num_clients(name, paths[0], sides[0][1].num_clients, WRITERS[name])
+        checksums.check_num_clients(name, paths[0], sides[0][1].num_clients)
     held = [(examples, domains(natural)) for examples, natural in sides]
     described = {"mean": (0.0,), "std": (1.0,), "class_names": names, "domain_names": DOMAINS, "verified": False}
     return Dataset.of_clients(name, held, len(names), **described)
-
-
-FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"
 
 
 @DATASETS.register(
@@ -95,7 +90,7 @@ FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"
     title="FEMNIST, 62 classes",
     how="downloads FedJAX's SQLite; reads LEAF JSON too",
     sizes="3,400 / 671,585 / 77,483",
-    full=FullSize(671_585, 77_483, WRITERS["femnist"]),
+    full=FullSize(671_585, 77_483, 3400),
     prepared="not measured: file not available",
     downloads=tuple(f"{FEDJAX}federated_emnist_{side}.sqlite" for side in SIDES),
     variants={"form=leaf": ()},
@@ -117,7 +112,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     title="FEMNIST, digits",
     how="as `femnist`; LEAF JSON of MNIST writers with `:form=leaf,paper=0`",
     sizes="3,383 / 341,873 / 40,832; LEAF JSON of 20 writers: 20 / 1,710 / 435",
-    full=FullSize(341_873, 40_832, WRITERS["femnist_digits"]),
+    full=FullSize(341_873, 40_832, 3383),
     prepared="1.4 s (the 20 writers)",
     cache="1.6 MiB",
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),

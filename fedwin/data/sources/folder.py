@@ -1,9 +1,7 @@
 """Images in folders and tar archives, with Hsu et al.'s lists in CSV files (`formats.image_files`)."""
 
-import os
 import pathlib
-import warnings
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -11,11 +9,13 @@ from fedwin.data.checks import count_classes
 from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
 from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import checksums, files
-from fedwin.data.formats.image_files import by_name, columns_of, images_below, read_list
+from fedwin.data.formats.image_files import by_name, read_list
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveInt
 
 Names = tuple[str, ...]
+# Path and content of a list.
+List = tuple[pathlib.Path, bytes]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
@@ -53,120 +53,94 @@ def image_folder(
     """
     root = files.folders(data_dir)[0]
     train_list, test_list = ((root / name, files.read(root / name)) for name in (train, test))
-    column = user if user in columns_of(train_list[1]) or user != "user_id" else None
-    photos = Photos(train_list, test_list, [[root / images]], column)
-    return photos.load("image_folder", size, resize, num_classes, task)
+    column = user if user in files.columns_of(train_list[1]) or user != "user_id" else None
+    return load("image_folder", train_list, test_list, [root / images], column, size, resize, num_classes, task)
 
 
-class Photos(NamedTuple):
-    """Lists of images, and where the images are.
-
-    Attributes:
-      groups: groups of folders and archives; images that are found in one group are not searched in later ones.
-      user_column: name of the column of clients in the training list, or None.
-    """
-
-    train: tuple[pathlib.Path, bytes]
-    test: tuple[pathlib.Path, bytes]
-    groups: list[list[pathlib.Path]]
-    user_column: str | None
-
-    def load(self, name: str, size: int, resize: int, num_classes: int | None, task: str = "classification") -> Dataset:
-        """Builds a data set whose images stay in their files and are decoded on access.
-
-        Raises:
-          UserError: a wrong list, or a missing image.
-        """
-        train_ids, users, train_y = read_list(*self.train, self.user_column, task)
-        test_ids, _, test_y = read_list(*self.test, None, task)
-        classes = count_classes(np.append(train_y, test_y), num_classes, task)
-        for (path, _), labels in ((self.train, train_y), (self.test, test_y)):
-            if labels.max() >= classes and task != "regression":
-                row = int((labels >= classes).argmax())
-                raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
-        wanted = {*train_ids, *test_ids}
-        available: dict[str, Item] = {}
-        index: dict[str, list[str]] = {}
-        for group in self.groups:
-            # Names of members are prefixed by their archive, so that equal names in two archives stay two images.
-            images = {(location, name): image for location in group for name, image in images_below(location).items()}
-            index |= by_name(images, wanted - index.keys())
-            available |= {os.path.join(*key): images[key] for key in images}
-        found = lambda path, ids: Images(find_images(path, ids, index, available), size, resize)
-        return Dataset(
-            name,
-            {"x": found(self.train[0], train_ids), "y": train_y},
-            {"x": found(self.test[0], test_ids), "y": test_y},
-            classes,
-            task,
-            mean=IMAGENET[0],
-            std=IMAGENET[1],
-            natural=natural(users) if users else None,
-            verified=False,
-        )
-
-
-def find(name: str, data_dir, patterns: Names, lists: tuple[Names, ...], users: Names, source: str) -> Photos:
-    """Finds lists and images (folders, archives `images_*.tar`) below data_dir.
+def load(
+    name: str,
+    train: List,
+    test: List,
+    places: list[pathlib.Path],
+    user_column: str | None,
+    size: int,
+    resize: int,
+    num_classes: int | None,
+    task: str = "classification",
+) -> Dataset:
+    """Builds a data set whose images stay in their files and are decoded on access.
 
     Args:
-      lists: possible names of the training list, and of the test list.
+      places: folders and archives of images; an image that is found in one of them is not searched in later ones.
+      user_column: name of the column of clients in the training list, or None.
+
+    Raises:
+      UserError: a wrong list, or a missing image.
+    """
+    train_ids, users, train_y = read_list(*train, user_column, task)
+    test_ids, _, test_y = read_list(*test, None, task)
+    classes = count_classes(np.append(train_y, test_y), num_classes, task)
+    for (path, _), labels in ((train, train_y), (test, test_y)):
+        if labels.max() >= classes and task != "regression":
+            row = int((labels >= classes).argmax())
+            raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
+    found: dict[str, dict[str, Item]] = {}
+    for place in places:
+        found |= by_name(place, {*train_ids, *test_ids} - found.keys())
+    images = lambda path, ids: Images(find_images(path, ids, found, places[0]), size, resize)
+    return Dataset(
+        name,
+        {"x": images(train[0], train_ids), "y": train_y},
+        {"x": images(test[0], test_ids), "y": test_y},
+        classes,
+        task,
+        mean=IMAGENET[0],
+        std=IMAGENET[1],
+        natural=natural(users) if users else None,
+        verified=False,
+    )
+
+
+def find(
+    name: str, data_dir, patterns: Names, lists: tuple[Names, ...], users: Names, source: str
+) -> tuple[List, List, list[pathlib.Path], str]:
+    """Finds lists and images (folders, archives `images_*.tar`) below data_dir: the arguments of `load` up to the size.
+
+    Args:
+      lists: possible names of (training list, test list).
 
     Raises:
       UserError: no lists.
     """
-    for folder in files.folders(data_dir, *patterns):
-        train = find_list(name, folder, lists[0]) if folder.is_dir() else None
-        test = train and find_list(name, folder, lists[1])
-        if train and test:
-            header = columns_of(train[1])
-            column = next((column for column in users if column in header), users[0])
+    for names in lists:
+        if found := files.search(files.folders(data_dir, *patterns), names):
+            paths = [path if isinstance(entry, pathlib.Path) else path.parent for path, entry in found.values()]
+            checksums.verify_files(name, paths)
+            train, test = ((path, files.content(entry)) for path, entry in found.values())
+            column = next((column for column in users if column in files.columns_of(train[1])), users[0])
+            folder = paths[0].parent
             images = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
-            parents = dict.fromkeys((folder, images))
-            archives = [path for parent in parents for path in sorted(parent.glob("images_*.tar"))]
-            return Photos(train, test, [[images], archives], column)
-    raise files.missing(name, data_dir, f"{lists[0][0]} and {lists[1][0]}", source)
+            archives = [path for parent in {folder, images} for path in parent.glob("images_*.tar")]
+            return train, test, [images, *sorted(archives)], column
+    raise files.missing(name, data_dir, " and ".join(lists[0]), source)
 
 
-def find_list(dataset: str, folder: pathlib.Path, names) -> tuple[pathlib.Path, bytes] | None:
-    """Returns (path, content) of the first of several lists in a folder, or in a zip archive there; None if missing."""
-    for name in names:
-        if path := files.locate(folder, name):
-            blob = files.read(path)
-            checksums.verify(dataset, [(str(path), path, blob)])
-            return path, blob
-    for archive in sorted(folder.glob("*.zip")):
-        try:
-            entries = files.entries(archive, set(names).__contains__)
-        except UserError as error:  # possibly unrelated
-            warnings.warn(f"{error} It is ignored.", stacklevel=5)
-            continue
-        for name in names:
-            if name in entries:
-                checksums.verify(dataset, [(str(archive), archive, None)])
-                return archive / name, files.content(entries[name])
-    return None
-
-
-def find_images(path, images: list[str], index: dict[str, list[str]], available: dict[str, Item]) -> list[Item]:
-    """Finds the image of every id in a list, given id -> names, as from `by_name`, and name -> image.
+def find_images(path, ids: list[str], found: dict[str, dict[str, Item]], place: pathlib.Path) -> list[Item]:
+    """Returns the image of every id in a list, given id -> path -> image, as from `by_name`.
 
     Raises:
-      UserError: naming the list and the first image that is missing or ambiguous.
+      UserError: naming the list and the first image that is missing, with a `place` for it, or ambiguous.
     """
-    for row, image in enumerate(images, 1):
-        names = index.get(image, ())
-        if not names:
+    for row, image in enumerate(ids, 1):
+        paths = list(found.get(image, ()))
+        if not paths:
+            raise UserError(f"{path}: image '{image}' (record {row}) is not in {place}; put it there or unlist it.")
+        if len(paths) > 1:
             raise UserError(
-                f"{path}: image '{image}' (record {row}) is not among the {len(available)} image files found; fetch it "
-                f"or remove it from the list."
-            )
-        if len(names) > 1:
-            raise UserError(
-                f"{path}: image '{image}' (record {row}) names 2 files, {names[0]} and {names[1]}; remove one of them "
+                f"{path}: image '{image}' (record {row}) names 2 files, {paths[0]} and {paths[1]}; remove one of them "
                 f"or list the path."
             )
-    return [available[index[image][0]] for image in images]
+    return [next(iter(found[image].values())) for image in ids]
 
 
 def natural(users: list[str]) -> Partition:
@@ -211,9 +185,8 @@ def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, s
     Source: https://arxiv.org/abs/2003.08082.
     """
     names = ("mini_gld_train_split.csv", "mini_gld_test.csv") if small else ("federated_train.csv", "test.csv")
-    lists = tuple((name,) for name in names)
-    photos = find("landmarks", data_dir, ("landmark*", "gld*"), lists, ("user_id",), LISTS)
-    return photos.load("landmarks", size, resize, 203 if small else 2028)
+    found = find("landmarks", data_dir, ("landmark*", "gld*"), (names,), ("user_id",), LISTS)
+    return load("landmarks", *found, size, resize, 203 if small else 2028)
 
 
 @DATASETS.register(
@@ -243,6 +216,7 @@ def inaturalist(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256,
     Source: https://arxiv.org/abs/2003.08082.
     """
     source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
-    lists = ("iNaturalist_train.csv", "federated_train.csv"), ("iNaturalist_test.csv", "test.csv")
-    photos = find("inaturalist", data_dir, ("inat*",), lists, (users, "user_id"), source)
-    return photos.load("inaturalist", size, resize, 1203)
+    lists = ("iNaturalist_train.csv", "iNaturalist_test.csv"), ("federated_train.csv", "test.csv")
+    return load(
+        "inaturalist", *find("inaturalist", data_dir, ("inat*",), lists, (users, "user_id"), source), size, resize, 1203
+    )

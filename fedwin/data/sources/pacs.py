@@ -64,9 +64,9 @@ def pacs(
     Source: https://arxiv.org/abs/1710.03077.
     """
     for location in files.folders(data_dir, "pacs*"):
-        archives = [location] if location.is_file() else sorted(filter(is_archive, files.children(location)))
+        archives = [location] if location.is_file() else sorted(filter(is_archive, location.iterdir()))
         is_folder = location.is_dir() and any(
-            (sub / "photo").is_dir() for sub in [location, *files.children(location)] if sub.is_dir()
+            (sub / "photo").is_dir() for sub in [location, *location.iterdir()] if sub.is_dir()
         )
         for where in ([location] if is_folder else []) + archives:
             return split(where, size, resize, test_fraction, split_seed)

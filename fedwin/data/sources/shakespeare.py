@@ -21,7 +21,6 @@ ACCURACIES = {
     "accuracy_fedjax": ((PAD, 88), (PAD, 87, 88, 89)),
 }
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/shakespeare/shakespeare_{train,test}.sqlite"
-ROLES = 715
 FILES = ("shakespeare_train.sqlite", "shakespeare_test.sqlite")
 
 TABLE = np.full(256, OOV, np.int32)
@@ -48,7 +47,7 @@ def rows(texts, length: int) -> Examples:
     title="Shakespeare, FedJAX form",
     how="downloads FedJAX's SQLite",
     sizes="715 roles / rows of 80",
-    full=FullSize(clients=ROLES),
+    full=FullSize(clients=715),
     prepared="not measured: file not available",
     downloads=tuple(SOURCE.replace("{train,test}", side) for side in ("train", "test")),
 )
@@ -65,6 +64,6 @@ def shakespeare(data_dir, *, length: PositiveInt = 80) -> Dataset:
     if not paths:
         raise files.missing("shakespeare", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)
     sides = [clients.flatten(sqlite.read(path, convert=cut), path) for path in paths]
-    checksums.check_num_clients("shakespeare", paths[0], sides[0][1].num_clients, ROLES)
+    checksums.check_num_clients("shakespeare", paths[0], sides[0][1].num_clients)
     fields = {"task": "sequence", "verified": False, "accuracies": ACCURACIES}
     return Dataset.of_clients("shakespeare", sides, VOCABULARY, **fields)

@@ -27,7 +27,7 @@ def find(data_dir) -> dict[str, tuple[str, str]]:
         return texts_of_leaf(folders)
     for location in plays.locations(data_dir, "pg100.txt", "plays.tar"):
         if files.plain(location.name) == "pg100.txt":
-            checksums.verify("shakespeare_leaf", [(str(location), location, files.read(location))])
+            checksums.verify_files("shakespeare_leaf", [location])
         if texts := texts_of_plays(location):
             return split(texts)
     raise files.missing(
@@ -50,7 +50,7 @@ def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
     sides: list[dict[str, str]] = [{}, {}]
     strides: dict[int, str] = {}
     for side, folder in zip(sides, folders):
-        for path, user, x, y in leaf.read(folder):
+        for path, user, x, y in leaf.read(leaf.parts(folder)):
             where = f"{path}, client '{user}'"
             side[user], stride = join_windows(x, y, where)
             if stride and strides and stride not in strides:
@@ -77,16 +77,13 @@ def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
             raise UserError(f"{where}, window {row}: not a text of {LENGTH} characters and the character after it.")
     if len(x) < 2:
         return "".join(x) + "".join(y), 0
-    pairs = lambda: zip(x[:-1], y[:-1], x[1:])
-    overlapping = next((row for row, (a, label, b) in enumerate(pairs(), 1) if b != a[1:] + label), 0)
-    if not overlapping:
-        return x[0] + "".join(y), 1
-    apart = next((row for row, (_, label, b) in enumerate(pairs(), 1) if b[0] != label), 0)
-    if not apart:
-        return "".join(x) + y[-1], LENGTH
+    for stride in (1, LENGTH):
+        text = "".join(window[:stride] for window in x) + x[-1][stride:] + y[-1]
+        if all(text.startswith(window + label, row * stride) for row, (window, label) in enumerate(zip(x, y))):
+            return text, stride
     raise UserError(
-        f"{where}, window {max(overlapping, apart)}: it does not continue the previous one; use LEAF's "
-        f"samples by role (-s niid), of which iid=true draws the iid ones."
+        f"{where}: its windows do not continue each other; use LEAF's samples by role (-s niid), of which iid=true "
+        f"draws the iid ones."
     )
 
 

@@ -15,7 +15,9 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
-SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
+FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/"
+WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_count.tar.bz2"
+WORDS_SUM = "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c"
 FILES = ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")
 
 
@@ -31,15 +33,13 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
       UserError: no such file, or too few words.
     """
     name = "stackoverflow.word_count"
-    if path := files.locate(folder, name):
-        blob = files.read(path)
-    else:
-        path = folder / f"{name}.tar.bz2"
-        if not path.is_file():
-            raise files.missing("stackoverflow", folder, name, "gs://gresearch/fedjax/stackoverflow")
-        checksums.verify("stackoverflow", [(str(path), path, None)])
-        blob = files.content(files.entries(path, name.__eq__).get(name, b""))
-    words = [line.split()[0] for line in blob.splitlines() if line.split()]
+    found = files.search([folder], [name], f"{name}.tar.bz2")
+    if found is None:
+        raise files.missing("stackoverflow", folder, name, "gs://gresearch/fedjax/stackoverflow")
+    path, entry = found[name]
+    if isinstance(entry, bytes):
+        checksums.verify_files("stackoverflow", [path.parent])
+    words = [line.split()[0] for line in files.content(entry).splitlines() if line.split()]
     if len(words) < size:
         raise UserError(f"{path}: only {len(words)} words for vocabulary_size={size}; use a smaller one.")
     ids = {word: FIRST + rank for rank, word in enumerate(words[:size])}
@@ -74,10 +74,6 @@ def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict
     return {ids[owner[part[0]]]: drawn[part] - begins[owner[part[0]]] for part in np.split(np.arange(len(drawn)), cuts)}
 
 
-FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/"
-WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_count.tar.bz2"
-
-
 @DATASETS.register(
     "stackoverflow",
     title="Stack Overflow",
@@ -85,13 +81,8 @@ WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_c
     sizes="40,000 users of 342,477 / all of theirs / 10,000",
     full=lambda params: FullSize(None, params["tests"], params["users"]),
     prepared="not measured: file not available",
-    downloads=(FEDJAX + "stackoverflow_train.sqlite", FEDJAX + "stackoverflow_test.sqlite", WORDS),
-    checksums={
-        "stackoverflow.word_count.tar.bz2": (
-            "sha256",
-            "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
-        )
-    },
+    downloads=(*(FEDJAX + name for name in FILES), WORDS),
+    checksums={"stackoverflow.word_count.tar.bz2": ("sha256", WORDS_SUM)},
 )
 def stackoverflow(
     data_dir,
@@ -115,7 +106,8 @@ def stackoverflow(
     """
     paths = files.locate_all(files.folders(data_dir, "stackoverflow*"), *FILES)
     if not paths:
-        raise files.missing("stackoverflow", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)
+        wanted = f"{' and '.join(FILES)} (also compressed)"
+        raise files.missing("stackoverflow", data_dir, wanted, f"{FEDJAX}stackoverflow_{{train,test}}.sqlite")
     words = vocabulary(paths[0].parent, vocabulary_size)
     sizes = [sqlite.sizes(path) for path in paths]
     if empty := [path for path, own in zip(paths, sizes) if not own]:

@@ -76,4 +76,4 @@ def test_labels_are_whole_numbers(given, message):
 )
 def test_damaged_leaf_files(tmp_path, content, message):
     (tmp_path / "a.json").write_text(content)
-    refused(message, list, leaf.read(tmp_path))
+    refused(message, list, leaf.read(leaf.parts(tmp_path)))

@@ -46,7 +46,7 @@ def test_leaf_keyed_json(tmp_path):
         ("user_id,image_id,class\n0,0,3\n0,6,1\n", "line 3: image 6"),
         ("user_id,image_id,class\n0,0,3\n1,0,3\n", "line 3: image 0 is assigned twice"),
         ("user_id,image_id,class\n0,zero,3\n", "line 2: 'zero'"),
-        ('{"users": ["0", "0"], "user_data": {}}', "'0' is listed twice"),
+        ('{"users": ["0", "0"], "user_data": {"0": {"x": [], "y": []}}}', "client id '0' occurs twice"),
         ("user_id,image_id,class\n0,0\n", "line 2: it has fewer values"),
         ('{"users": [], "num_samples": [], "user_data": {}}', "it contains no example"),
     ],

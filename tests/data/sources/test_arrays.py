@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch, name,
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(pathlib.Path, method, refuse)
-    refused("cannot be listed .Permission denied.; check --data_dir", data.load, name, tmp_path)
+    refused("can.t be read .Permission denied.; check --data_dir", data.load, name, tmp_path)
 
 
 def with_clients(sizes, ids):
