@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
-from fedwin.data.formats import files, values
+from fedwin.data.formats import values
 from fedwin.data.formats.idx import IdxFile, file_names, pack, read, verify
 from fedwin.errors import UserError
 
@@ -14,6 +14,8 @@ DIGITS = tuple("0123456789")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 CHARACTERS = DIGITS + LETTERS + tuple("abcdefghijklmnopqrstuvwxyz")
 
+# Per-channel (mean, std): of MNIST, and of images that are scaled to [0, 1].
+MOMENTS, UNIT = ((0.1307,), (0.3081,)), ((0.0,), (1.0,))
 MERGED = DIGITS + LETTERS + tuple("abdefghnqrt")
 # EMNIST split -> (classes, training images, test images); the labels of `letters` start at 1.
 EMNIST = {
@@ -40,10 +42,14 @@ CHECKSUMS = {
 DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
 
 
-def load(name: str, data_dir, patterns: tuple[str, ...], source: str, **described) -> Dataset:
-    """Loads ten classes of images from four files; arguments as for `idx.read`, and further fields of the Dataset."""
-    found = read(name, data_dir, patterns, file_names(), source)
-    return Dataset(name, *pack(found, file_names(), 10), 10, verified=verify(found.values(), name), **described)
+def load(
+    name: str, data_dir, patterns, source: str, *, wanted=file_names(), names=DIGITS, moments=UNIT, **form
+) -> Dataset:
+    """Loads images of the classes `names`, with (mean, std) `moments`; otherwise as for `idx.read` and `idx.pack`."""
+    found = read(name, data_dir, patterns, wanted, source)
+    train, test = pack(found, wanted, len(names), **form)
+    described = {"mean": moments[0], "std": moments[1], "class_names": names, "verified": verify(found.values(), name)}
+    return Dataset(name, train, test, len(names), **described)
 
 
 @DATASETS.register(
@@ -60,8 +66,7 @@ def load(name: str, data_dir, patterns: tuple[str, ...], source: str, **describe
 )
 def mnist(data_dir) -> Dataset:
     """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images."""
-    described: dict = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS}
-    return load("mnist", data_dir, ("mnist*",), "http://yann.lecun.com/exdb/mnist", **described)
+    return load("mnist", data_dir, ("mnist*",), "http://yann.lecun.com/exdb/mnist", moments=MOMENTS)
 
 
 @DATASETS.register(
@@ -91,7 +96,7 @@ def mnist_writers(data_dir) -> Dataset:
     train, test = pack(found, wanted, 10)
     verified = verify([found[name] for name in wanted[:4]], "mnist")
     natural, test_natural = (by_writer(found[name], features["y"]) for name, features in zip(wanted[4:], (train, test)))
-    described: dict = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS, "verified": verified}
+    described: dict = {"mean": MOMENTS[0], "std": MOMENTS[1], "class_names": DIGITS, "verified": verified}
     return Dataset("mnist_writers", train, test, 10, natural=natural, test_natural=test_natural, **described)
 
 
@@ -131,8 +136,7 @@ FASHION_SUMS = {
 )
 def fmnist(data_dir) -> Dataset:
     """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
-    described: dict = {"mean": (0.0,), "std": (1.0,), "class_names": FASHION_NAMES}
-    return load("fmnist", data_dir, ("fashion*", "fmnist*"), FASHION, **described)
+    return load("fmnist", data_dir, ("fashion*", "fmnist*"), FASHION, names=FASHION_NAMES)
 
 
 @DATASETS.register(
@@ -157,22 +161,21 @@ def emnist(
       data_dir: folder of the IDX files or of `gzip.zip`, or a parent of it.
       split: byclass (62 classes), bymerge (47), balanced (47), letters (26), digits or mnist (10).
     """
-    wanted = file_names(f"emnist-{split}-", "test")
-    source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
-    found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
-    for name in wanted[::2]:
-        found[name] = found[name]._replace(array=np.ascontiguousarray(found[name].array.swapaxes(1, 2)))
-    for name in wanted[1::2]:
-        found[name] = found[name]._replace(array=found[name].array.astype(np.int32) - (split == "letters"))
-    classes = EMNIST[split][0]
-    train, test = pack(found, wanted, len(classes))
-    return Dataset("emnist", train, test, len(classes), mean=(0.0,), std=(1.0,), class_names=classes, verified=False)
+    return load(
+        "emnist",
+        data_dir,
+        ("emnist*", "gzip"),
+        "https://www.nist.gov/itl/products-and-services/emnist-dataset",
+        wanted=file_names(f"emnist-{split}-", "test"),
+        names=EMNIST[split][0],
+        convert=lambda images: np.ascontiguousarray(images.swapaxes(1, 2)),
+        first=int(split == "letters"),
+    )
 
 
-def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
-    """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000; UserError for others, naming the file."""
-    with files.reading(where):
-        gray = values.within(gray, -1000, 1000, "gray value").astype(np.float32)
+def usps_pixels(gray: np.ndarray) -> np.ndarray:
+    """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000; ValueError for others."""
+    gray = values.within(gray, -1000, 1000, "gray value").astype(np.float32)
     return np.rint((gray + 1000) * (255 / 2000)).astype(np.uint8)
 
 
@@ -189,8 +192,5 @@ def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
 def usps(data_dir) -> Dataset:
     """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
     wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
-    found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
-    for name in wanted[::2]:
-        found[name] = found[name]._replace(array=usps_pixels(found[name].array, found[name].where))
-    train, test = pack(found, wanted, 10)
-    return Dataset("usps", train, test, 10, mean=(0.0,), std=(1.0,), class_names=DIGITS, verified=False)
+    source = "any copy of USPS, converted to these IDX files"
+    return load("usps", data_dir, ("usps*",), source, wanted=wanted, convert=usps_pixels)

@@ -34,19 +34,17 @@ class Shape(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-UNIT = ((0.0,), (1.0,))
-MNIST = ((0.1307,), (0.3081,))
 SHAPES = {
     "cifar10": Shape(32, 3, 10, *cifar.CONSTANTS["cifar10"], cifar_names.CIFAR10),
-    "mnist": Shape(28, 1, 10, *MNIST, mnist.DIGITS),
-    "fmnist": Shape(28, 1, 10, *UNIT, mnist.FASHION_NAMES),
-    "emnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
-    "usps": Shape(16, 1, 10, *UNIT, mnist.DIGITS),
+    "mnist": Shape(28, 1, 10, *mnist.MOMENTS, mnist.DIGITS),
+    "fmnist": Shape(28, 1, 10, *mnist.UNIT, mnist.FASHION_NAMES),
+    "emnist": Shape(28, 1, 62, *mnist.UNIT, mnist.CHARACTERS),
+    "usps": Shape(16, 1, 10, *mnist.UNIT, mnist.DIGITS),
     "cifar100": Shape(32, 3, 100, *cifar.CONSTANTS["cifar100"], cifar_names.FINE),
     "cifar100_pam": Shape(32, 3, 100, *cifar.CONSTANTS["cifar100"], cifar_names.FINE),
-    "femnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
-    "femnist_digits": Shape(28, 1, 10, *UNIT, mnist.DIGITS),
-    "mnist_writers": Shape(28, 1, 10, *MNIST, mnist.DIGITS),
+    "femnist": Shape(28, 1, 62, *mnist.UNIT, mnist.CHARACTERS),
+    "femnist_digits": Shape(28, 1, 10, *mnist.UNIT, mnist.DIGITS),
+    "mnist_writers": Shape(28, 1, 10, *mnist.MOMENTS, mnist.DIGITS),
     "landmarks": Shape(224, 3, 2028, *folder.IMAGENET),
     "inaturalist": Shape(224, 3, 1203, *folder.IMAGENET),
     "digit5": Shape(28, 3, 10, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), mnist.DIGITS),

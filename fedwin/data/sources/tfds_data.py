@@ -11,13 +11,13 @@ from fedwin.data.checks import as_labels
 from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.example_source import Images
 from fedwin.data.formats import files
-from fedwin.data.sources import cifar, folder
+from fedwin.data.sources import cifar, folder, mnist
 from fedwin.errors import UserError
 
 # Per-channel (mean, std); `auto` stands for the entry with the builder's name, if there is one.
 CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | None]] = {
     **cifar.CONSTANTS,
-    "mnist": ((0.1307,), (0.3081,)),
+    "mnist": mnist.MOMENTS,
     "imagenet": folder.IMAGENET,
     None: (None, None),
 }
