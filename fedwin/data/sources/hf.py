@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 import re
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -78,163 +78,138 @@ def hf(
       UserError: no such folder, split or column, missing values, or columns of another kind.
     """
     folder = find_folder(str(name), data_dir)
-    splits = {key: open_split(folder, str(split)) for key, split in (("train", train), ("test", test))}
-    where = {key: f"hf: {folder}, {split}" for key, split in (("train", train), ("test", test))}
-    for key, split in splits.items():
-        for column in (x, y, client if key == "train" else None):
-            _check_column(split, column, where[key])
+    splits = [Split(open_split(folder, str(split)), f"hf: {folder}, {split}") for split in (train, test)]
     title = f"hf_{folder.resolve().name}"
-    if _kind(splits["train"], x) == "text":
+    for split in splits:
+        split.check(x)
+    if client is not None:
+        splits[0].check(client)
+    if splits[0].kind(x) == "text":
         if y is not None:
             raise UserError(
                 f"hf: '{x}' is text, whose labels are its next characters; leave out y=, or save token ids as lists of "
                 f"numbers."
             )
-        return _characters(title, splits, where, x, client, length)
+        return _characters(title, splits, x, client, length)
     y = y or "label"
-    for key, split in splits.items():
-        _check_column(split, y, where[key])
-    labels, names = _labels(splits, y, where, task)
-    inputs = _inputs(splits, x, where, folder, size, resize, channels)
-    mean, std = constants_of(title, constants, inputs["train"])
-    both = np.concatenate([values.reshape(-1) for values in labels.values()])
+    for split in splits:
+        split.check(y)
+    labels, names = _labels(splits, y, task)
+    inputs: list[np.ndarray | Images] = []
+    for split in splits:
+        # Images of the test split have the shape of the training images.
+        shape = inputs[0].shape[1:] if inputs else None
+        is_image = split.kind(x) == "image"
+        inputs.append(_images(split, x, folder, size, resize, channels, shape) if is_image else split.numbers(x))
+    mean, std = constants_of(title, constants, inputs[0])
+    natural, test_natural = (split.clients(client) for split in splits)
+    both = np.concatenate([values.reshape(-1) for values in labels])
     return Dataset(
         title,
-        {"x": inputs["train"], "y": labels["train"]},
-        {"x": inputs["test"], "y": labels["test"]},
+        {"x": inputs[0], "y": labels[0]},
+        {"x": inputs[1], "y": labels[1]},
         count_classes(both, num_classes or len(names) or None, task),
-        task=check_task(labels["train"], task, where["train"]),
+        task=check_task(labels[0], task, splits[0].where),
         mean=mean,
         std=std,
-        natural=_clients(splits["train"], client, where["train"]),
+        natural=natural,
         class_names=names,
         verified=False,
-        test_natural=_clients(splits["test"], client, where["test"]),
+        test_natural=test_natural,
     )
 
 
-def _inputs(splits, x: str, where, folder: pathlib.Path, size, resize, channels) -> dict[str, np.ndarray | Images]:
-    """Returns split -> images or arrays; images of the test split have the shape of the training images."""
-    inputs: dict[str, np.ndarray | Images] = {}
-    for key, split in splits.items():
-        if _kind(split, x) == "image":
-            shape = inputs["train"].shape[1:] if inputs else None
-            inputs[key] = _images(_image_items(split, x, where[key], folder), size, resize, channels, where[key], shape)
-        else:
-            inputs[key] = _numbers(split, x, where[key])
-    return inputs
+class Split(NamedTuple):
+    """A split of a data set.
+
+    Attributes:
+      table: datasets.Dataset.
+      where: data set and split, for messages.
+    """
+
+    table: Any
+    where: str
+
+    def check(self, column: str) -> None:
+        """Raises UserError if a column does not exist or has missing values."""
+        if column not in (names := self.table.column_names):
+            raise UserError(f"{self.where}: there is no column '{column}'; it has {', '.join(names)}.")
+        values = self.table.data.column(column)
+        if values.null_count:
+            row = int(values.is_null().to_numpy().argmax())
+            raise UserError(f"{self.where}, record {row}: '{column}' is missing; remove such records.")
+        if not len(values):
+            raise UserError(f"{self.where}: there is no example.")
+
+    def kind(self, column: str) -> str:
+        """Returns 'image', 'text', 'number' (also of a class) or 'numbers'."""
+        feature = self.table.features[column]
+        if type(feature).__name__ == "Image" or (isinstance(feature, dict) and {"bytes", "path"} <= feature.keys()):
+            return "image"
+        if type(feature).__name__ not in ("Value", "ClassLabel"):
+            return "numbers"
+        return "text" if feature.dtype in ("string", "large_string", "string_view") else "number"
+
+    def column(self, column: str) -> list:
+        """Returns a column as Python objects, images undecoded."""
+        with files.reading(f"hf: column '{column}'", "can't be read", "save the data set again"):
+            return self.table.with_format("arrow")[:].column(column).to_pylist()
+
+    def clients(self, client: str | None) -> Partition | None:
+        """Returns the clients of the split; None without a column of ids."""
+        if client is None or client not in self.table.column_names:
+            return None
+        return by_client(np.asarray(self.column(client)), len(self.table), self.where)
+
+    def numbers(self, column: str) -> np.ndarray:
+        """Returns lists of numbers as an array [N, ...]; floats become float32, whole numbers but uint8 int32."""
+        result: list[np.ndarray] = []
+        plain = self.table.select_columns([column]).with_format("numpy")
+        stored = self.table.data.schema.field(column).type
+        while hasattr(stored, "value_type"):
+            stored = stored.value_type
+        for start in range(0, len(self.table), CHUNK):
+            part = np.asarray(plain[start : start + CHUNK][column])
+            shape = result[0].shape[1:] if result else part.shape[1:]
+            if part.dtype.kind not in "iufb" or part.shape[1:] != shape:
+                raise UserError(
+                    f"{self.where}: '{column}' is not a list of as many numbers in every record; save it as such."
+                )
+            kind = np.uint8 if str(stored) == "uint8" else np.float32 if part.dtype.kind == "f" else np.int32
+            if kind == np.int32 and part.size and (part.min() < -(1 << 31) or part.max() >= 1 << 31):
+                raise UserError(f"{self.where}: '{column}' has numbers beyond 32 bits.")
+            result.append(part.astype(kind))
+        return np.concatenate(result)
 
 
-def _check_column(split, column: str | None, where: str) -> None:
-    """Raises UserError if a column does not exist or has missing values."""
-    if column is None:
-        return
-    if column not in split.column_names:
-        raise UserError(f"{where}: there is no column '{column}'; it has {', '.join(split.column_names)}.")
-    values = split.data.column(column)
-    if values.null_count:
-        missing = values.is_null().to_numpy()
-        raise UserError(f"{where}, record {int(missing.argmax())}: '{column}' is missing; remove such records.")
-    if not len(split):
-        raise UserError(f"{where}: there is no example.")
+def _labels(splits: list[Split], y: str, task) -> tuple[list[np.ndarray], tuple[str, ...]]:
+    """Returns (labels [N] or [N, T] of each split, names of the classes or ()); truth values become 0 and 1."""
+    columns = [split.numbers(y) if split.kind(y) == "numbers" else np.asarray(split.column(y)) for split in splits]
+    if splits[0].kind(y) == "text":
+        known = np.unique(np.concatenate(columns))
+        return [np.searchsorted(known, values).astype(np.int32) for values in columns], tuple(known.tolist())
+    names, other = (tuple(getattr(split.table.features[y], "names", None) or ()) for split in splits)
+    if names != other:
+        raise UserError(f"{splits[1].where}: '{y}' has other classes than in the training split; save both together.")
+    whole = [values.astype(np.int32) if values.dtype == bool else values for values in columns]
+    return [as_labels(values, split.where, task) for values, split in zip(whole, splits)], names
 
 
-def _kind(split, column: str) -> str:
-    """Returns 'image', 'text', 'class', 'number' or 'numbers'."""
-    feature = split.features[column]
-    if type(feature).__name__ == "Image" or (isinstance(feature, dict) and {"bytes", "path"} <= feature.keys()):
-        return "image"
-    if type(feature).__name__ == "ClassLabel":
-        return "class"
-    dtype = str(getattr(feature, "dtype", ""))
-    if type(feature).__name__ == "Value":
-        return "text" if dtype in ("string", "large_string", "string_view") else "number"
-    return "numbers"
-
-
-def _column(split, column: str) -> list:
-    """Returns a column as Python objects, images undecoded."""
-    with files.reading(f"hf: column '{column}'", "can't be read", "save the data set again"):
-        return split.with_format("arrow")[:].column(column).to_pylist()
-
-
-def _labels(splits, y: str, where, task) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Returns ({split: labels}, names of the classes), () without names."""
-    feature = splits["train"].features[y]
-    if _kind(splits["train"], y) != "text":
-        names = tuple(getattr(feature, "names", None) or ())
-        labels = {key: as_labels(_labels_of(split, y), where[key], task) for key, split in splits.items()}
-        if names != tuple(getattr(splits["test"].features[y], "names", None) or ()):
-            raise UserError(f"{where['test']}: '{y}' has other classes than in the training split; save both together.")
-        return labels, names
-    texts = {key: np.array([str(value) for value in _column(split, y)]) for key, split in splits.items()}
-    known = np.unique(np.concatenate(list(texts.values())))
-    labels = {key: np.searchsorted(known, values).astype(np.int32) for key, values in texts.items()}
-    return labels, tuple(known.tolist())
-
-
-def _labels_of(split, y: str) -> np.ndarray:
-    """Returns labels [N] or [N, T]; truth values become 0 and 1."""
-    if _kind(split, y) == "numbers":
-        return _numbers(split, y, y)
-    values = np.asarray(_column(split, y))
-    return values.astype(np.int32) if values.dtype == bool else values
-
-
-def _clients(split, client: str | None, where: str) -> Partition | None:
-    """Returns the clients of a split; None without a column of ids."""
-    if client is None or client not in split.column_names:
-        return None
-    return by_client(np.asarray(_column(split, client)), len(split), where)
-
-
-def _numbers(split, column: str, where: str) -> np.ndarray:
-    """Returns lists of numbers as an array [N, ...]; float64 becomes float32, other whole numbers than uint8 int32."""
-    result: list[np.ndarray] = []
-    plain = split.select_columns([column]).with_format("numpy")
-    stored = _innermost(split.features[column])
-    for start in range(0, len(split), CHUNK):
-        part = np.asarray(plain[start : start + CHUNK][column])
-        shape = result[0].shape[1:] if result else part.shape[1:]
-        if part.dtype.kind not in "iufb" or part.shape[1:] != shape:
-            raise UserError(f"{where}: '{column}' is not a list of as many numbers in every record; save it as such.")
-        kind = np.uint8 if stored == "uint8" else np.float32 if part.dtype.kind == "f" else np.int32
-        if kind == np.int32 and part.size and (part.min() < -(1 << 31) or part.max() >= 1 << 31):
-            raise UserError(f"{where}: '{column}' has numbers beyond 32 bits.")
-        result.append(part.astype(kind))
-    return np.concatenate(result)
-
-
-def _innermost(feature) -> str:
-    """Returns the type of the numbers in nested lists."""
-    while not isinstance(getattr(feature, "dtype", None), str) or type(feature).__name__ in ("List", "Sequence"):
-        inner = getattr(feature, "feature", None)
-        if inner is None:
-            inner = feature[0] if isinstance(feature, list) and feature else None
-        if inner is None:
-            return ""
-        feature = inner
-    return feature.dtype
-
-
-def _image_items(split, column: str, where: str, folder: pathlib.Path) -> list[Item]:
-    """Returns an item per image, as `Images` takes them: encoded bytes, or a path."""
-    items: list[Item] = []
-    for row, value in enumerate(_column(split, column)):
-        if value.get("bytes") is not None:
-            items.append(Member(f"{where}, record {row}", value["bytes"]))
-        elif value.get("path"):
-            items.append(str(folder / value["path"]))
-        else:
-            raise UserError(f"{where}, record {row}: '{column}' has neither bytes nor a path; remove such records.")
-    return items
-
-
-def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.ndarray | Images:
+def _images(split: Split, column: str, folder: pathlib.Path, size, resize, channels, shape) -> np.ndarray | Images:
     """Returns images [N, H, W, C]: decoded on access with a size, else at once.
 
     The shape (height, width, channels) is that of the training images, or None for that of the first one.
     """
+    items: list[Item] = []
+    for row, value in enumerate(split.column(column)):
+        if value.get("bytes") is not None:
+            items.append(Member(f"{split.where}, record {row}", value["bytes"]))
+        elif value.get("path"):
+            items.append(str(folder / value["path"]))
+        else:
+            raise UserError(
+                f"{split.where}, record {row}: '{column}' has neither bytes nor a path; remove such records."
+            )
     channels = shape[-1] if shape else channels or decode_whole(items[0]).shape[-1]
     if size is not None:
         return Images(items, size, resize, channels)
@@ -246,25 +221,25 @@ def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.
         image = decode_whole(item, channels)
         if image.shape != shape:
             raise UserError(
-                f"{where}, record {row}: an image of {image.shape[0]} x {image.shape[1]} pixels, before "
+                f"{split.where}, record {row}: an image of {image.shape[0]} x {image.shape[1]} pixels, before "
                 f"{shape[0]} x {shape[1]}; give size= to scale and crop them."
             )
         result[row] = image
     return result
 
 
-def _characters(title: str, splits, where, x: str, client: str | None, length: int) -> Dataset:
+def _characters(title: str, splits: list[Split], x: str, client: str | None, length: int) -> Dataset:
     """Returns rows of characters and next characters, per client if there is a column of client ids."""
     sides: list[tuple] = []
-    for key, split in splits.items():
-        texts = [str(text).encode() for text in _column(split, x)]
-        part = _clients(split, client, where[key])
+    for split in splits:
+        texts = [text.encode() for text in split.column(x)]
+        part = split.clients(client)
         if part is None or part.ids is None:
             sides.append((shakespeare.rows(texts, length), None))
             continue
         own = lambda k, part=part, texts=texts: [texts[row] for row in part.client(k)]
         stream = ((str(who), shakespeare.rows(own(k), length)) for k, who in enumerate(part.ids))
-        sides.append(clients.flatten(stream, where[key]))
+        sides.append(clients.flatten(stream, split.where))
     fields = {"task": "sequence", "verified": False, "accuracies": shakespeare.ACCURACIES}
     return Dataset.of_clients(title, sides, shakespeare.VOCABULARY, **fields)
 
