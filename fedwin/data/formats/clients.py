@@ -9,13 +9,10 @@ from fedwin.errors import UserError
 
 
 def flatten(stream: Iterable[tuple[bytes | str, Examples]], where) -> tuple[Examples, Partition]:
-    """Concatenates the examples of all clients, client after client.
+    """Concatenates the examples of all clients, client after client; returns them and their Partition.
 
     Args:
       stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
-
-    Returns:
-      (the examples, the Partition over them).
 
     Raises:
       UserError: no client, an empty client, an id that occurs twice, or clients with different features.

@@ -31,7 +31,8 @@ def dirichlet(
         prior=empirical:  a = alpha p,  p_c = N_c / N        total concentration alpha
         prior=symmetric:  a = alpha 1                        total concentration alpha C
 
-    alpha = 0 gives every client one class; alpha = inf gives q_k = p.
+    alpha = 0 gives every client one class; alpha = inf gives q_k = p. The report has 'fallbacks' and, if sequential,
+    'visit' [K], the order in which clients were filled.
 
     Args:
       alpha: concentration, >= 0 or inf.
@@ -39,10 +40,6 @@ def dirichlet(
       order: 'sequential' fills one client after another in random order, as in the published splits, so the last
         clients get the rest; 'rotate' gives every client one example at a time.
       per_client: number of examples per client n; floor(N / K) by default.
-
-    Returns:
-      The Partition; its report has 'visit' [K], the order in which clients were filled (sequential only), and
-      'fallbacks'.
 
     Source: Hsu et al. 2019, https://arxiv.org/abs/1909.06335.
 

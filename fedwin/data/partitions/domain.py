@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 
 @PARTITIONS.register("domain")
 def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid") -> Partition:
-    """Splits each of the D domains over K / D clients with another partitioner.
+    """Splits each of the D domains over K / D clients with another partitioner; the Partition has `domain` [K].
 
     The inner partitioner's seed depends on (seed, domain). A random permutation of the clients makes their order
     independent of the domain.
@@ -22,9 +22,6 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
       num_clients: number of clients K, a multiple of D.
       inner: the partitioner within a domain, its parameters separated by semicolons
         (`domain:inner=dirichlet:alpha=0.5;prior=symmetric`).
-
-    Returns:
-      The Partition, with `domain` [K].
 
     Raises:
       UserError: the data set has no domains, K is not a multiple of D, or the inner partitioner does not split labels.

@@ -14,14 +14,12 @@ from fedwin.registry.ranges import PositiveInt
 def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tries: PositiveInt = 100) -> Partition:
     """Takes the most even of several Yurochkin draws and rebalances it to floor(N / K) (+ 1) examples per client.
 
-    alpha = 0 cuts the label-sorted list into K runs instead.
+    alpha = 0 cuts the label-sorted list into K runs instead. The report has 'moved', the number of examples that
+    rebalancing took to another client.
 
     Args:
       alpha: concentration, >= 0.
       tries: number of draws to choose from.
-
-    Returns:
-      The Partition, whose report has 'moved', the number of examples that rebalancing took to another client.
 
     Source: the code of Zaccone et al. 2023, https://arxiv.org/abs/2311.18578, whose text describes `dirichlet`.
 

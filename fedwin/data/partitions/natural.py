@@ -20,14 +20,11 @@ def subset(partition: Partition, clients: np.ndarray) -> Partition:
 def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     """Returns the data set's own clients, or a random choice of them.
 
-    The choice sorts the client ids, permutes them with the seed and takes the first num_clients.
+    The choice sorts the client ids, permutes them with the seed and takes the first num_clients; the report then has
+    'chosen_from'.
 
     Args:
       num_clients: number of clients; None stands for all.
-      seed: seed of the choice, >= 0.
-
-    Returns:
-      The Partition, with the clients' `ids`; the report has 'chosen_from' if not all are taken.
 
     Raises:
       UserError: the data set has no natural clients, or fewer than num_clients.

@@ -13,13 +13,11 @@ def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: Positiv
     """Sorts examples by label, cuts K s shards of m = floor(N / (K s)) examples, gives s random ones to each client.
 
     If m divides the size of every class, a client has 1 to s classes (two of its shards may be of the same class); else
-    at most 2 s, unless a class is smaller than m. The last N - K s m examples of the sorted list are left out.
+    at most 2 s, unless a class is smaller than m. The last N - K s m examples of the sorted list are left out. The
+    report has 'shard_size' m.
 
     Args:
       per_client: number of shards per client s.
-
-    Returns:
-      The Partition, whose report has 'shard_size' m.
 
     Source: McMahan et al. 2017, https://arxiv.org/abs/1602.05629.
 

@@ -29,15 +29,12 @@ def yurochkin(
 
     All N examples are assigned: a class is cut at N_c times the cumulative shares, rounded down. As in the authors'
     code, a rounding error there may give the last client one example of a class although its share is 0. Draws whose
-    smallest client has fewer than min_size examples are repeated.
+    smallest client has fewer than min_size examples are repeated; the report has 'tries', the number of draws.
 
     Args:
       alpha: concentration, > 0; inf gives equal shares.
       min_size: minimum number of examples of a client.
       max_tries: maximum number of draws; UserError if none of them has min_size examples for every client.
-
-    Returns:
-      The Partition, whose report has 'tries', the number of draws.
 
     Source: Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022.
 
