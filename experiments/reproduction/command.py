@@ -100,7 +100,7 @@ class _Estimates:
             except UserError as error:
                 self.timings[key] = str(error)
         timing = self.timings[key]
-        return timing if isinstance(timing, str) else timing.expected(Schedule.of(config), directory.completed())
+        return timing if isinstance(timing, str) else timing.expected(Schedule(config), directory.completed())
 
 
 def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:

@@ -192,7 +192,7 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
 def _curve(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
     """Returns the curve of a seed in a record, with the evaluations of a Config; None without any."""
     own = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
-    schedule = Schedule.of(config)
+    schedule = Schedule(config)
     lines = [line for line in own if schedule.evaluated(line["round"])]
     if not lines:
         return None

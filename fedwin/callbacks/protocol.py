@@ -13,8 +13,9 @@ STOP = True
 
 # Read-out -> metric -> value.
 ReadOuts = Mapping[str, Mapping[str, float]]
-# A line of metrics.jsonl: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds.
-Line = Mapping[str, Any]
+# A line of metrics.jsonl: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds; where
+# cohorts vary, also empty_rounds and cohort_sizes (of the rounds since the line before).
+Line = dict[str, Any]
 
 
 class Callback:
@@ -111,11 +112,7 @@ class RunCallbacks:
         )
 
     def resume(self, seed: int, read: Callable[[], Sequence[Line]]) -> None:
-        """Gives the callbacks the earlier evaluations of a seed, which `read` reads in process 0 if any needs them.
-
-        Raises:
-          UserError: a callback raises an exception.
-        """
+        """Gives the callbacks a seed's earlier evaluations, which `read` reads in process 0; UserError if one fails."""
 
         def resume() -> None:
             evaluations = [(line["round"], read_outs_of(line)) for line in read()] if self.callbacks else []
@@ -127,9 +124,7 @@ class RunCallbacks:
             multi_process.run_on_all(resume)
 
     def evaluated(self, line: Line) -> bool:
-        """Sends an evaluation to listeners and callbacks; returns whether the seed stops.
-
-        A seed can't stop early in its last round.
+        """Sends an evaluation to listeners and callbacks; returns whether the seed stops before its last round.
 
         Raises:
           UserError: a callback raises an exception, or returns neither a bool nor None.

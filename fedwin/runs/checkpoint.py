@@ -93,11 +93,7 @@ class Checkpoints:
         return self._manager
 
     def save(self, round: int, state: PyTree, extra: Extra) -> None:
-        """Saves the state after some completed rounds, and removes the checkpoints that are not to be kept.
-
-        Raises:
-          StorageError: the disk is full or can't be written.
-        """
+        """Saves the state after some completed rounds and removes old checkpoints; StorageError if the disk is full."""
         leaves = named_leaves(state)
         references = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Reference)}
         arrays = {name: leaf for name, leaf in leaves.items() if name not in references}
@@ -127,11 +123,7 @@ class Checkpoints:
                 raise OSError(None, getattr(error, "strerror", None) or failure_reason(error)) from error
 
     def load(self, round: int) -> tuple[Leaves, Extra]:
-        """Returns (name -> leaf, extra) of one checkpoint; large leaves stay in their files (blockwise.Stored).
-
-        Raises:
-          UserError: it can't be read, is damaged, or has another format.
-        """
+        """Returns (name -> leaf, extra), large leaves as blockwise.Stored; UserError for a damaged or other format."""
         where, folder = self.path / str(round), self.directory / str(round)
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         single = _multiprocessing_options()
@@ -359,12 +351,9 @@ def leaves_of(state: PyTree) -> dict[str, np.ndarray]:
 
 
 def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
-    """Rebuilds a state from its leaves, like a template: a state (or its shapes) with the same structure.
+    """Rebuilds a state from its leaves, like a template, a state or its shapes; UserError if these differ.
 
     Ring buffers are resized to the template's length where that loses nothing.
-
-    Raises:
-      UserError: names, shapes or dtypes differ.
     """
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
     wanted = {leaf_name(path): leaf for path, leaf in paths}

@@ -47,11 +47,7 @@ REGISTRIES: dict[str, Registry] = {
 
 
 def check_objects(config: object, dataset: object, model: object) -> None:
-    """Checks the types of a run's arguments, and the fields of its Config.
-
-    Raises:
-      UserError: an argument has another type; the message names the function that converts it.
-    """
+    """Checks a run's arguments and its Config; the UserError of another type names the function that converts it."""
     if not isinstance(config, Config):
         raise UserError(f"config is a {_type_name(config)}; give fedwin.Config(algorithm=..., dataset=..., ...).")
     if dataset is not None and not isinstance(dataset, Dataset):
@@ -100,11 +96,7 @@ def own_parts(config: Config) -> dict[str, Callable]:
 
 
 def algorithm_choice(options: ServerOptions) -> Choice:
-    """Returns the algorithm with --server_lr and --weighting among its parameters.
-
-    Raises:
-      UserError: it is unknown, does not have these parameters, or they are given twice.
-    """
+    """Returns the algorithm with --server_lr and --weighting; UserError if it is unknown, lacks them or has others."""
     choice = ALGORITHMS.check(options.algorithm)
     known = ALGORITHMS.options(choice.name)
     for name, value in (("server_lr", options.server_lr), ("weighting", options.weighting)):
@@ -119,11 +111,7 @@ def algorithm_choice(options: ServerOptions) -> Choice:
 
 
 def model_choice(options: ModelOptions) -> Choice:
-    """Returns --model, with the dtype of --precision if the network has such a parameter.
-
-    Raises:
-      UserError: it is unknown, has another dtype, or --precision would have no effect on it.
-    """
+    """Returns --model, with the dtype of --precision if it has one; UserError for another, or one without effect."""
     choice = MODELS.check(options.model)
     has_dtype = "dtype" in MODELS.options(choice.name)
     if options.precision == "bfloat16" and not has_dtype:
@@ -136,11 +124,7 @@ def model_choice(options: ModelOptions) -> Choice:
 
 
 def batch_size(options: LocalOptions, largest: int) -> int:
-    """Returns the size of local batches: --batch_size, at most the examples of the largest client.
-
-    Raises:
-      UserError: the positions of a client's examples in local training do not fit into a 32-bit index.
-    """
+    """Returns --batch_size, at most the largest client's examples; UserError beyond 32-bit positions."""
     size = min(options.batch_size, largest) if options.batching == "epoch" else options.batch_size
     batches = Batches(size, options.batching)
     flag, places = "local_epochs", batches.places(largest, options.local_epochs)
@@ -198,11 +182,7 @@ def deciding_flag(config: Config) -> str:
 
 
 def asynchronous_server(config: Config) -> Buffer | None:
-    """Returns the asynchronous server, None for a synchronous one.
-
-    Raises:
-      UserError: the choice is invalid, or --clients_per_round and its size differ.
-    """
+    """Returns the asynchronous server or None; UserError if it is invalid or --clients_per_round is not its size."""
     if not config.asynchronous:
         return None
     server = ASYNCHRONOUS.build(config.asynchronous, config.clients_per_round)

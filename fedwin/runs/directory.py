@@ -207,12 +207,9 @@ def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir")
 
 @contextlib.contextmanager
 def open_directory(directory: pathlib.Path) -> Iterator[None]:
-    """Creates the run's directory, holds its lock, and removes incomplete files of a killed process.
+    """Creates and locks the run's directory, UserError if it can't; removes incomplete files of a killed process.
 
     If a new run is rejected before its first round, everything is removed again.
-
-    Raises:
-      UserError: it can't be written, or another process is using it.
     """
     created = not directory.exists()
     with _writable(directory):
@@ -287,11 +284,7 @@ class ConfigFile:
 
 
 def read_config(directory: pathlib.Path) -> ConfigFile:
-    """Reads config.json.
-
-    Raises:
-      UserError: the file is missing, can't be read, has been altered, has another format, or is not a configuration.
-    """
+    """Reads config.json; UserError if it is missing, unreadable, altered, of another format or no configuration."""
     path = directory / "config.json"
     try:
         contents = parse_json(read_verified(directory, path.name))
@@ -327,14 +320,7 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
 
 
 def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
-    """Checks that a directory is empty or belongs to the same run.
-
-    Returns:
-      The contents of config.json; None if the directory is empty or does not exist.
-
-    Raises:
-      UserError: it belongs to a run with other flags, or contains other files.
-    """
+    """Returns config.json of a directory, None if it is empty or missing; UserError for other flags or other files."""
     try:
         names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     except OSError as error:
@@ -405,12 +391,9 @@ def write_summary(directory: pathlib.Path, summary: Json) -> None:
 
 
 def finished_summary(config: Config) -> Json | None:
-    """Returns the summary of a finished run, as `run` returned it; None if the run is not finished.
+    """Returns the summary of a finished run, or None; UserError if it is of another run or has been altered.
 
     Reads small files only. A run whose imported code has changed counts as unfinished, so that `run` reports it.
-
-    Raises:
-      UserError: the directory belongs to another run, or its summary has been altered.
     """
     directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
     if not (directory / "summary.json").exists() or (config_file := load_config(config, directory)) is None:
@@ -420,11 +403,7 @@ def finished_summary(config: Config) -> Json | None:
 
 
 def verified_summary(directory: str | os.PathLike, config_file: ConfigFile | None = None) -> Json:
-    """Returns the summary of a finished run, as `run` returned it, from its directory and config.json, if it was read.
-
-    Raises:
-      UserError: the run is not finished, or config.json or summary.json has been altered.
-    """
+    """Returns the summary of a finished run, given config.json if it was read; UserError if unfinished or altered."""
     directory = pathlib.Path(directory)
     seeds, path = (config_file or read_config(directory)).config["seeds"], directory / "summary.json"
     if not path.exists():

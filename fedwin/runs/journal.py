@@ -246,11 +246,7 @@ class Journal:
             watch.mark_unsaved()
 
     def end_if_interrupted(self, completed: int, run: engine.RunState) -> None:
-        """Saves the state after completed rounds and raises Interrupted if any process received Ctrl-C or SIGTERM.
-
-        Raises:
-          Interrupted: a signal was received.
-        """
+        """Saves the state after completed rounds and raises Interrupted if any process received Ctrl-C or SIGTERM."""
         watch = signals.active()
         number = int(multi_process.all_gather_integers(0 if watch is None else watch.requested or 0).max())
         if watch is None or not number or self.checkpoints is None:

@@ -8,27 +8,20 @@ import shutil
 import socket
 import struct
 import time
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar
 
+from fedwin.callbacks.protocol import Line
 from fedwin.callbacks.trackers import scalars
 from fedwin.errors import UserError
 from fedwin.files import SUMS, AppendFile, json_value, parse_json, read_verified, replace_bytes, replace_text, writing
 
-# One evaluation: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds; where
-# cohorts vary, also empty_rounds and cohort_sizes (of the rounds since the line before).
-Line = dict[str, Any]
-
 
 def read_lines(path: str | os.PathLike) -> list[Line]:
-    """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
-
-    Raises:
-      UserError: it can't be read, has been altered (SHA256SUMS) or removed, or a line is not an evaluation.
-    """
+    """Returns the lines of metrics.jsonl without an incomplete last one, [] without a file; UserError if damaged."""
     path = pathlib.Path(path)
     try:
         texts = read_verified(path.parent, path.name).split(b"\n")
@@ -134,13 +127,10 @@ class MetricsLog:
 
 
 class EventFile(AppendFile):
-    """The TensorBoard event file of one seed.
+    """The TensorBoard event file of one seed, whose directory the first event creates.
 
     Events are written by the calling thread: the thread of tensorboardX's SummaryWriter dies when the disk is full, and
     the writer then waits for it forever.
-
-    Args:
-      directory: created on the first event.
     """
 
     def __init__(self, directory: str | os.PathLike):

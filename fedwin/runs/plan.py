@@ -71,10 +71,7 @@ class Requirements:
         return f"memory: {', '.join(texts if 'activations' in self.device else [*texts, without])}"
 
     def with_activations(self, temporaries: int) -> "Requirements":
-        """Returns the requirements with a part for activations and other buffers of the compiler.
-
-        `temporaries` are the bytes of a compiled dispatch on one device, including models and batches in training.
-        """
+        """Adds a part for the compiler's buffers, given a dispatch's on one device, models and batches included."""
         estimated = self.device["clients in training"] + self.device["local batches"]
         return dataclasses.replace(self, device=self.device | {"activations": max(temporaries - estimated, 0)})
 
@@ -389,11 +386,7 @@ def seed_groups(seeds: Sequence[int], at_once: int) -> tuple[tuple[int, ...], ..
 
 
 def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
-    """Decides where client rows and windows are stored, and which seeds train together; computes nothing.
-
-    Raises:
-      UserError: model, loss, data, algorithm or wrappers do not fit together.
-    """
+    """Decides where client rows and windows are and which seeds train together; UserError if parts don't fit."""
     _ = prepared.bytes_per_client  # traced before others: its messages name the function with an error
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()

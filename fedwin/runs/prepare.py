@@ -57,11 +57,7 @@ def _data_keys(options: DataOptions, seed: int) -> tuple[int, jax.Array]:
 
 
 def _federations(config: Config, dataset: Dataset) -> dict[int, Federation]:
-    """Partitions the data set among clients; returns seed -> Federation.
-
-    Raises:
-      UserError: seeds differ in the number of clients (they share one compiled program), or `eval_val` has no examples.
-    """
+    """Returns seed -> Federation; UserError if seeds differ in the number of clients, or `eval_val` has no examples."""
 
     def one(seed: int) -> Federation:
         partition_seed, clients = _data_keys(config, seed)[0], config.num_clients or None
@@ -148,11 +144,7 @@ class PreparedRun:
 
     @functools.cached_property
     def bytes_per_client(self) -> Bytes:
-        """Bytes that a client receives and sends in a round; the first use traces a round and every read-out.
-
-        Raises:
-          UserError: model, loss, data, algorithm or wrappers do not fit together.
-        """
+        """Bytes that a client receives and sends in a round, which is traced; UserError if parts don't fit."""
         seed, federation = next(iter(self.federations.items()))
         store, n_max = federation.shapes(), federation.buckets[-1]
         if not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin."):
@@ -226,7 +218,6 @@ class PreparedRun:
         """Returns the state of a seed before its first round; may be traced.
 
         Args:
-          seed: the seed.
           slots: number of rows of the client table.
           model: the initial model; None: the seed's own, or that of --init_from.
           window_rounds: as in engine.init.
@@ -346,17 +337,9 @@ def _algorithm(
 
 
 def prepare(config: Config, dataset: Dataset | None = None, model: Model | None = None) -> PreparedRun:
-    """Reads the data and builds the objects of a run.
+    """Reads the data and builds the objects of a run; UserError if parts don't fit. Arguments as for `fedwin.run`.
 
     Computations with them need the run's precision: `with jax_config.settings(config.precision)`.
-
-    Args:
-      config: the configuration.
-      dataset: an object in place of the data set that the config names.
-      model: an object in place of the network that the config names.
-
-    Raises:
-      UserError: the config is invalid, or its parts do not fit together.
     """
     if dataset is not None:
         config = dataclasses.replace(config, dataset=dataset.name)
@@ -409,7 +392,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         config=config,
         dataset=dataset,
         model=network,
-        schedule=Schedule.of(config),
+        schedule=Schedule(config),
         setting=setting,
         algorithm=algorithm_of(setting, solver),
         algorithm_of=algorithm_of,
@@ -434,11 +417,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
 
 
 def _by_time(prepared: PreparedRun) -> PreparedRun:
-    """Returns a run in which simulated seconds decide who takes part, given that of a synchronous server.
-
-    Raises:
-      UserError: parts of the run do not go with such a server.
-    """
+    """Returns a synchronous run as one in which simulated seconds decide who takes part; UserError if they can't."""
     config, setting, clock = prepared.config, prepared.setting, prepared.clock
     check_parts_by_time(config, setting.sampling, prepared.solver, prepared.shapes.stats)
     assert clock is not None

@@ -88,12 +88,8 @@ class Program:
 
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        return dataclasses.replace(
-            self.prepared.schedule,
-            rounds_per_dispatch=examples.rounds,
-            window_rounds=self.plan.windows.rounds,
-            ends_at_evaluations=self.may_stop,
-        )
+        config = dataclasses.replace(self.prepared.config, rounds_per_dispatch=examples.rounds)
+        return Schedule(config, self.plan.windows.rounds, self.may_stop)
 
     def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
         """Returns a fresh state with initial rows of the first `slots` clients in its table, sharded as in training."""

@@ -124,7 +124,7 @@ def _train(
     test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
     metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
     checked = checked._replace(config_file=config_file)  # another process may have changed it
-    plan = chosen(checked.plan, checked.previous_strategy, say)
+    plan = chosen(checked.plan, checked.config_file, say)
     checked = checked._replace(plan=plan)
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     directories.check_identity(identity)
@@ -199,9 +199,7 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
     """Checks a run without starting it: traces its functions, but neither compiles nor writes.
 
     Args:
-      config: the configuration.
-      dataset: an object in place of the data set that the config names.
-      model: an object in place of the model that the config names.
+      config, dataset, model: as for `run`.
 
     Raises:
       UserError: `run` would reject the config before it writes.
@@ -226,11 +224,6 @@ class CheckedRun(NamedTuple):
     imports: dict[str, str]
     model: dict[str, str]
 
-    @property
-    def previous_strategy(self) -> str | None:
-        """The strategy in config.json, or None."""
-        return None if self.config_file is None else self.config_file.identity.strategy
-
 
 def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
     """Prepares, plans and checks a run, as `run` does before it writes; compiles nothing."""
@@ -251,7 +244,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
         prepared = dataclasses.replace(prepared, privacy=privacy)
     if config_file is not None:
         check_unchanged(prepared, directory)
-    plan = planned(prepared, None if config_file is None else config_file.identity.strategy)
+    plan = planned(prepared, config_file.identity.strategy if config_file else None)
     plan.check(available())
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
         plan.requirements.check_disk(free_disk(directory))
@@ -309,7 +302,7 @@ def measure_requirements(
     check_objects(config, dataset, model)
     with jax_config.settings(config.precision), _device_errors():
         checked = prepare_and_check(config, dataset, model)
-        checked = checked._replace(plan=chosen(checked.plan, checked.previous_strategy, say))
+        checked = checked._replace(plan=chosen(checked.plan, checked.config_file, say))
         plan, memory, free = checked.plan, available(), free_disk(checked.directory)
         plan.requirements.check_disk(free)
         started, config = time.monotonic(), plan.prepared.config

@@ -25,44 +25,25 @@ class Schedule:
     """The rounds after which a run evaluates, saves, and ends a dispatch.
 
     Attributes:
-      final_evals: number of last rounds that are all evaluated.
-      checkpoint_every: rounds between checkpoints; 0: only after the first and the last round.
-      rounds_per_dispatch: maximum number of rounds of a dispatch; dispatches are padded to it.
-      keep_rounds: further rounds with a checkpoint.
+      config: the resolved config; dispatches are padded to its rounds_per_dispatch.
       window_rounds: a lower maximum for windows that are offloaded from the device, or None.
       ends_at_evaluations: whether dispatches end at every evaluation, because a callback may stop the seed there.
-      clients_every: rounds between evaluations on each client's own examples; 0: only after the last round; None: no
-        such evaluation.
     """
 
-    num_rounds: int
-    eval_every: int
-    final_evals: int
-    checkpoint_every: int
-    rounds_per_dispatch: int = 50
-    keep_rounds: tuple[int, ...] = ()
+    config: Config
     window_rounds: int | None = None
     ends_at_evaluations: bool = False
-    clients_every: int | None = None
 
-    @classmethod
-    def of(cls, config: Config) -> "Schedule":
-        """Returns the schedule of a resolved config."""
-        return cls(
-            config.num_rounds,
-            config.eval_every,
-            config.final_evals,
-            config.checkpoint_every,
-            config.rounds_per_dispatch,
-            tuple(config.keep_rounds),
-            clients_every=config.eval_clients_every if config.eval_clients else None,
-        )
+    @property
+    def num_rounds(self) -> int:
+        """The number of rounds."""
+        return self.config.num_rounds
 
     def clients_evaluated(self, completed: int) -> bool:
         """Returns whether the model after `completed` rounds is evaluated on each client's own examples."""
-        if self.clients_every is None or not completed:
-            return False
-        return completed == self.num_rounds or (self.clients_every > 0 and completed % self.clients_every == 0)
+        every = self.config.eval_clients_every
+        at_end = completed == self.num_rounds
+        return bool(self.config.eval_clients and completed) and (at_end or (every > 0 and completed % every == 0))
 
     def client_evaluations(self, completed: int) -> int:
         """Returns how many of the rounds after the first `completed` are evaluated on each client's own examples."""
@@ -71,8 +52,8 @@ class Schedule:
     def evaluated(self, completed: int) -> bool:
         """Returns whether the model after `completed` rounds is evaluated."""
         return (
-            completed % self.eval_every == 0
-            or completed > self.num_rounds - self.final_evals
+            completed % self.config.eval_every == 0
+            or completed > self.num_rounds - self.config.final_evals
             or completed == self.num_rounds
             or self.clients_evaluated(completed)
         )
@@ -84,17 +65,17 @@ class Schedule:
     def describe(self, first: int = 0) -> str:
         """Returns how often a seed that starts after `first` rounds is evaluated: '50 rounds with 12 evaluations'."""
         count = f"{self.num_rounds:,} round{'s' if self.num_rounds > 1 else ''} with {1 + self.evaluations(first):,}"
-        last = min(self.final_evals, self.num_rounds)
-        if self.eval_every == 1:
+        last, every = min(self.config.final_evals, self.num_rounds), self.config.eval_every
+        if every == 1:
             return f"{count} evaluations, every round from round {first} on"
         ends = f"each of the last {last} (--final_evals)" if last > 1 else "the last"
-        return f"{count} evaluations, every {self.eval_every} rounds from round {first} on and after {ends}"
+        return f"{count} evaluations, every {every} rounds from round {first} on and after {ends}"
 
     def checkpointed(self, completed: int) -> bool:
         """Returns whether a checkpoint is saved after `completed` rounds."""
-        if completed == self.num_rounds or completed in self.keep_rounds:
+        if completed == self.num_rounds or completed in self.config.keep_rounds:
             return True
-        return self.checkpoint_every > 0 and completed % self.checkpoint_every == 0
+        return self.config.checkpoint_every > 0 and completed % self.config.checkpoint_every == 0
 
     def dispatch_end(self, completed: int, most: int) -> int:
         """Returns the round at which the dispatch that starts after `completed` rounds ends.
@@ -106,21 +87,20 @@ class Schedule:
           completed: rounds before the dispatch.
           most: maximum number of its rounds.
         """
-        block = self.rounds_per_dispatch
-        ends = [self.num_rounds, completed + min(most, self.window_rounds or most), (completed // block + 1) * block]
-        if self.checkpoint_every:
-            ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
+        config = self.config
+        periods = [config.rounds_per_dispatch, config.checkpoint_every, config.eval_clients_every]
+        ends = [self.num_rounds, completed + min(most, self.window_rounds or most)]
         if self.ends_at_evaluations:
-            ends.append((completed // self.eval_every + 1) * self.eval_every)
-            ends.append(max(completed, self.num_rounds - self.final_evals) + 1)
-        if self.clients_every:
-            ends.append((completed // self.clients_every + 1) * self.clients_every)
-        return min([*ends, *(round for round in self.keep_rounds if round > completed)])
+            periods.append(config.eval_every)
+            ends.append(max(completed, self.num_rounds - config.final_evals) + 1)
+        ends += [(completed // every + 1) * every for every in periods if every]
+        return min([*ends, *(round for round in config.keep_rounds if round > completed)])
 
     @property
     def longest(self) -> int:
         """Maximum number of rounds of any dispatch."""
-        return min(self.rounds_per_dispatch, self.window_rounds or self.rounds_per_dispatch)
+        most = self.config.rounds_per_dispatch
+        return min(most, self.window_rounds or most)
 
 
 class CohortSource(Protocol):
@@ -192,10 +172,10 @@ class CohortSchedule:
 
     def block(self, completed: int) -> Block:
         """Returns the block that contains round `completed`."""
-        return self._cached_block(completed // self.schedule.rounds_per_dispatch)
+        return self._cached_block(completed // self.schedule.config.rounds_per_dispatch)
 
     def _draw_block(self, number: int) -> Block:
-        length = self.schedule.rounds_per_dispatch
+        length = self.schedule.config.rounds_per_dispatch
         first = number * length
         rounds = range(first, min(first + length, self.schedule.num_rounds))
         return Block(first, tuple(self._checked(round) for round in rounds), (length, self.width))

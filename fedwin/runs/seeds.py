@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,6 @@ class SeedRunner:
 
     Args:
       metrics_log: file of evaluations; None in a process that does not write.
-      callbacks: called after each evaluation, or None.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class SeedRunner:
         metrics_log: MetricsLog | None,
         quiet: bool,
         say: Callable[[str], None],
-        callbacks: RunCallbacks | None = None,
+        callbacks: RunCallbacks,
     ):
         self.program, self.directory, self.metrics_log = program, directory, metrics_log
         self.quiet, self.say, self.callbacks = quiet, say, callbacks
@@ -196,7 +195,7 @@ class SeedRunner:
         before = saved["bytes"] if saved else (0, 0)
         if sampler.varies or sampler.timed:
             attendance = Attendance(cohorts, (down, up), counts, before)
-        if resumed and self.callbacks is not None:
+        if resumed:
             self.callbacks.resume(seed, lambda: self.metrics_log.lines(seed) if self.metrics_log else [])
         return Journal(
             seed,
@@ -374,23 +373,12 @@ class GroupCohorts:
         return together, next(bucket for bucket in self.buckets if bucket >= largest)
 
 
-class GroupExamples(ResidentExamples):
-    """Training examples of vmapped seeds: on the device once, with one index per seed.
-
-    Args:
-      members: the examples of each seed.
-      partitions_differ: whether clients hold different examples under different seeds; if not, one index serves all.
-      capacity: number of entries of an index.
-    """
-
-    def __init__(self, members: Sequence[ResidentExamples], partitions_differ: bool, capacity: int):
-        stores = [member.store for member in members]
-        self.rounds, self.store = members[0].rounds, stores[0]
-        if partitions_differ:
-            full = lambda order: jnp.pad(order, (0, capacity - order.shape[0]))
-            padded = [store._replace(examples=(), order=full(store.order)) for store in stores]
-            stacked: Store = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
-            self.store = stacked._replace(examples=stores[0].examples)
+def with_indices(stores: Sequence[Store], capacity: int) -> Store:
+    """Returns one store of vmapped seeds: the examples once, and an index of `capacity` entries per seed."""
+    full = lambda order: jnp.pad(order, (0, capacity - len(order)))
+    padded = [store._replace(examples={}, order=full(store.order)) for store in stores]
+    stacked: Store = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+    return stacked._replace(examples=stores[0].examples)
 
 
 class GroupInputs:
@@ -409,9 +397,10 @@ class GroupInputs:
     def __init__(self, program: Program, seeds: Sequence[int]):
         prepared, self.num_vmapped = program.prepared, program.plan.num_vmapped
         padded = (*seeds, *(seeds[0] for _ in range(self.num_vmapped - len(seeds))))
-        members: list[Any] = [program.examples(seed) for seed in padded]
-        capacity = max(len(federation.partition.order) for federation in prepared.federations.values())
-        self.examples = GroupExamples(members, program.partitions_differ, capacity)
+        self.examples, *others = [cast(ResidentExamples, program.examples(seed)) for seed in padded]
+        if program.partitions_differ:
+            capacity = max(len(federation.partition.order) for federation in prepared.federations.values())
+            self.examples.store = with_indices([each.store for each in (self.examples, *others)], capacity)
         schedule = program.schedule(self.examples)
         drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
         largest = [federation.buckets[-1] for federation in prepared.federations.values()]

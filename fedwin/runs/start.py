@@ -77,11 +77,7 @@ class Source(NamedTuple):
 
 
 def fork_source(config: Config) -> Source:
-    """Returns the checkpoint that --fork_from names.
-
-    Raises:
-      UserError: the flag is malformed, a seed has no such checkpoint, or the round is not before --num_rounds.
-    """
+    """Returns the checkpoint of --fork_from; UserError if it is malformed, missing, or not before --num_rounds."""
     match = _SOURCE.fullmatch(config.fork_from)
     if not match or match["part"]:
         raise UserError(
@@ -118,11 +114,7 @@ class FileSource(NamedTuple):
 
 
 def init_source(text: str) -> Source | FileSource:
-    """Returns the checkpoint or the file that --init_from names.
-
-    Raises:
-      UserError: the text is malformed, or there is no such part, option or layout.
-    """
+    """Returns the checkpoint or file of --init_from; UserError if it is malformed or has no such option."""
     source: Source | FileSource
     if match := _SOURCE.fullmatch(text):
         source = Source(pathlib.Path(match["directory"]), int(match["round"]), match["part"] or "all")
@@ -270,11 +262,7 @@ def warm_starts(
 
 
 def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model:
-    """Returns the network that is trained: with --lora, low-rank corrections of the one that --init_from names.
-
-    Raises:
-      UserError: a parameter of --lora is wrong, seeds start from different models, or a fork's model is another one.
-    """
+    """Returns the network to train, with --lora corrections of --init_from's; UserError if seeds or forks differ."""
     if not config.lora:
         return model
     if "=" not in config.lora:
@@ -322,10 +310,7 @@ def forked(
     """Returns a fresh state that continues the checkpoint of --fork_from with server and client states, and its counts.
 
     The state of a wrapper (a window, an average) that the other run did not have starts from the checkpoint's model,
-    and so do observers unless both runs have the same; everything else must be in the checkpoint.
-
-    Raises:
-      UserError: model, algorithm or federation differ.
+    and so do observers unless both runs have the same; everything else must be in the checkpoint, or UserError.
     """
     fork = _Fork(config, seed)
     source = fork.source

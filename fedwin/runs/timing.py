@@ -18,6 +18,7 @@ from fedwin.residence.examples import TrainingExamples, make_examples
 from fedwin.residence.rows import DeviceTable, distinct_clients, slots_of
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.client_evaluations import ClientEvaluations, sampled
+from fedwin.runs.directory import ConfigFile
 from fedwin.runs.machine import available
 from fedwin.runs.plan import RunPlan, make_plan
 from fedwin.runs.prepare import PreparedRun
@@ -52,9 +53,9 @@ def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
     return make_plan(prepared, resolve_strategy(name, clients))
 
 
-def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> RunPlan:
-    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'; arguments as for `planned`."""
-    previous = multi_process.broadcast_object(previous)
+def chosen(plan: RunPlan, config_file: ConfigFile | None, say: Callable[[str], None]) -> RunPlan:
+    """Returns the plan of a run in all processes, with the fastest strategy for 'auto' if it is not resumed."""
+    previous = multi_process.broadcast_object(config_file and config_file.identity.strategy)
     if previous is not None:
         return planned(plan.prepared, previous)
     if plan.prepared.config.strategy != "auto":
@@ -110,8 +111,8 @@ def _seconds_per_round(plan: RunPlan) -> float:
     prepared, strategy = plan.prepared, plan.strategy
     seed, largest = prepared.config.seeds[0], prepared.setting.sampling.largest
     rounds = min(STRATEGY_ROUNDS, prepared.config.num_rounds)
-    schedule = Schedule(rounds, rounds, 0, 0, rounds)
-    cohorts = prepared.cohorts(seed, schedule, strategy)
+    config = dataclasses.replace(prepared.config, num_rounds=rounds, rounds_per_dispatch=rounds)
+    cohorts = prepared.cohorts(seed, Schedule(config), strategy)
     table = _CohortTable(distinct_clients(cohorts.cohorts(0, rounds)[0]))
     run = prepared.start(seed, table.slots, window_rounds=rounds)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
@@ -292,7 +293,7 @@ class TimedRun:
             spent += (seconds := self.time_dispatch(1)[1])
             of_step.append(max(seconds - nobody, 0.0) / max(steps, 1))
         partial.most = None
-        rounds = range(min(self.schedule.rounds_per_dispatch, self.schedule.num_rounds))
+        rounds = range(min(self.schedule.config.rounds_per_dispatch, self.schedule.num_rounds))
         return nobody + min(of_step) * float(np.mean([partial.steps(solver, round) for round in rounds]))
 
     def time_dispatch(self, most: int, evaluated: bool = False) -> tuple[int, float]:

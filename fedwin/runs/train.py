@@ -206,7 +206,7 @@ def train(run: engine.RunState, parts: Parts, journal: Journal, label: str | Non
     driver = Driver(run, parts)
     del run  # the driver alone holds the state, so that its client rows are freed when others replace them
     with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
-        length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
+        length = DispatchLength(schedule.config.rounds_per_dispatch, progress.patience)
         end = schedule.dispatch_end(completed, length.next_rounds())
         while completed < schedule.num_rounds and not journal.ended:
             driver.load(completed, end, schedule.evaluated)

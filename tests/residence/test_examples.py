@@ -18,6 +18,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
 from fedwin.residence.rows import DeviceTable
+from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.train import Parts, train
@@ -120,7 +121,8 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
     monkeypatch.setattr(jax, "device_get", fetch)
     source = examples.StreamedExamples(fed, 2, 2, place)
     sampler = uniform_sampler(fed.num_clients, 2)
-    cohorts = CohortSchedule(fed, Schedule(6, 10, 0, 0, source.rounds), Strategy(), 0, sampler)
+    schedule = Schedule(Config(num_rounds=6, final_evals=0, rounds_per_dispatch=source.rounds))
+    cohorts = CohortSchedule(fed, schedule, Strategy(), 0, sampler)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
     parts = Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts)
     train(run, parts, Journal(0), None, 0)

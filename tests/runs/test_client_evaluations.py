@@ -234,7 +234,8 @@ def test_what_can_not_be_evaluated_is_refused(changes, words, tmp_path):
 
 @pytest.mark.parametrize("every, rounds", [(0, [10]), (4, [4, 8, 10]), (5, [5, 10])])
 def test_the_schedule_counts_evaluations_of_clients(every, rounds):
-    schedule = Schedule(10, 3, 2, 0, clients_every=every)
+    counts = dict(num_rounds=10, eval_every=3, final_evals=2, checkpoint_every=0)
+    schedule = Schedule(Config(**counts, eval_clients="all", eval_clients_every=every))
     assert [r for r in range(11) if schedule.clients_evaluated(r)] == rounds
     ends, at = [], 0
     while at < 10:

@@ -25,7 +25,7 @@ SMALL = dict(dataset="digits", model="digits_mlp:hidden=4", num_clients=20, clie
 
 
 def test_what_is_left_to_run():
-    schedule = Schedule(100, 10, 1, 0)
+    schedule = Schedule(Config(num_rounds=100, final_evals=1))
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
     assert Timing(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0

@@ -94,7 +94,8 @@ def test_clients_that_report_no_loss_have_none():
 def test_empty_rounds_are_those_until_a_seed_ends():
     """The second of nine rounds alone has a client, and diverges; other seeds of the group train on."""
     sampler = sampling.Sampler(lambda seed, round: np.arange(int(round == 1)), 4, 1, 0, 0.5)
-    found = Journal(0, attendance=Attendance(CohortSchedule(None, Schedule(9, 9, 0, 0), Strategy(), 0, sampler)))
+    cohorts = CohortSchedule(None, Schedule(Config(num_rounds=9)), Strategy(), 0, sampler)
+    found = Journal(0, attendance=Attendance(cohorts))
     group, loss = GroupJournal({0: found}, None, None, None, {}), np.array([[np.nan], [np.inf], [np.nan]])
     group.record(0, DispatchOutcome({"loss": Mean(loss, np.ones_like(loss))}, {}, np.zeros(3, bool), 3))
     assert (found.end, found.empty_rounds) == (2, 1)

@@ -8,6 +8,7 @@ from fedwin import sampling
 from fedwin.data import from_arrays, make_partition
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
+from fedwin.runs.config import Config
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 
 
@@ -17,11 +18,15 @@ def federation(clients: int):
     return federate(dataset, make_partition(dataset, "iid", clients, 0))
 
 
+def schedule(num_rounds):
+    return Schedule(Config(num_rounds=num_rounds, rounds_per_dispatch=5))
+
+
 def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
     drawn = []
     uniform = sampling.uniform_sampler(30, 3)
     sampler = dataclasses.replace(uniform, draw=lambda *at: drawn.append(at[1]) or uniform.draw(*at))
-    cohorts = CohortSchedule(federation(30), Schedule(17, 10, 0, 0, 5), Strategy(), 7, sampler)
+    cohorts = CohortSchedule(federation(30), schedule(17), Strategy(), 7, sampler)
     for begin, end in ((0, 2), (2, 5), (5, 6), (2, 5), (15, 17)):
         found, n_max = cohorts.cohorts(begin, end)
         assert found.ids.shape == (5, 3) and n_max == 2
@@ -34,13 +39,13 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
 def test_a_dropped_update_was_sent():
     draw = sampling.Draw(np.arange(2), started=4, dropped=1)
     sampler = sampling.Sampler(lambda seed, round: draw, 30, 2, 2, 2)
-    cohorts = CohortSchedule(federation(30), Schedule(3, 10, 0, 0, 5), Strategy(), 0, sampler)
+    cohorts = CohortSchedule(federation(30), schedule(3), Strategy(), 0, sampler)
     assert list(Attendance(cohorts, (10, 100)).bytes(3)) == [3 * 4 * 10, 3 * 3 * 100]
 
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):
     fed = federation(1000)
-    cohorts = CohortSchedule(fed, Schedule(100, 10, 0, 0, 5), Strategy(), 0, sampling.uniform_sampler(1000, 3))
+    cohorts = CohortSchedule(fed, schedule(100), Strategy(), 0, sampling.uniform_sampler(1000, 3))
     cohorts.cohorts(0, 5)
     monkeypatch.setattr(type(fed.partition), "sizes", property(lambda self: 1 / 0))
     cohorts.cohorts(5, 10)
