@@ -116,11 +116,7 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
 
 
 def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of an example after augmentation, given that of a stored one.
-
-    Raises:
-      UserError: when the augmentation needs images and the examples are not images or too small for it.
-    """
+    """Returns an example's shape after augmentation; UserError if it is no image, or too small, and has to be one."""
     if not augmentation.needs_images:
         return tuple(shape)
     if len(shape) != 3:
@@ -131,7 +127,7 @@ def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[in
 
 
 def normalizer(mean, std, augmentation: Augmentation = NONE) -> Callable:
-    """Returns the preparation of batches in evaluation: the augmentation's crop, then normalization.
+    """Returns the preparation of batches in evaluation, batch -> batch: the augmentation's crop, then normalization.
 
         x <- (x / 255 - mean) / std       per channel, in float32; x is divided by 255 only if it is uint8
 
@@ -139,15 +135,9 @@ def normalizer(mean, std, augmentation: Augmentation = NONE) -> Callable:
 
     Args:
       mean, std: per channel; None leaves out the second step.
-
-    Returns:
-      batch -> batch.
     """
 
-    def normalize(batch):
-        return batch | {"x": _normalize(augmentation.evaluation(batch["x"]), mean, std)}
-
-    return normalize
+    return lambda batch: batch | {"x": _normalize(augmentation.evaluation(batch["x"]), mean, std)}
 
 
 def _normalize(x, mean, std):
@@ -161,18 +151,8 @@ def _normalize(x, mean, std):
 
 
 def train_preparation(mean, std, augmentation: Augmentation = NONE) -> Callable:
-    """Returns the preparation of batches in training: augmentation of stored images, then normalization.
+    """Returns the preparation of batches in training, (batch, key) -> batch; arguments as for `normalizer`.
 
-    Crops are padded with black, because the augmentation comes first.
-
-    Args:
-      mean, std: as for `normalizer`.
-
-    Returns:
-      (batch, key) -> batch.
+    Stored images are augmented, and then normalized, so that crops are padded with black.
     """
-
-    def prepare(batch, key):
-        return batch | {"x": _normalize(augmentation.train(batch["x"], key), mean, std)}
-
-    return prepare
+    return lambda batch, key: batch | {"x": _normalize(augmentation.train(batch["x"], key), mean, std)}

@@ -35,11 +35,7 @@ def _entries_named(choice: str | Choice) -> list[Entry]:
 
 
 def _entries_of_run(config: Config) -> list[Entry]:
-    """Returns the entry of a run's algorithm, and those of its other parts that have a paper.
-
-    Raises:
-      UserError: for an unknown wrapper, observer, loss, partition or augmentation.
-    """
+    """Returns the entry of a run's algorithm, and those of parts that have a paper; UserError for an unknown part."""
     entries = []
     for field, registry in FIELDS.items():
         value = getattr(config, field)

@@ -360,11 +360,7 @@ class Setting(NamedTuple):
 
     @property
     def key(self):
-        """Not available: one compiled program serves all seeds, so builders have no key.
-
-        Raises:
-          UserError: always.
-        """
+        """Raises UserError: one compiled program serves all seeds, so builders have no key."""
         raise UserError(
             "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what "
             "differs by seed belongs in its state; take the key as a further argument, init(params, key) or "
@@ -398,11 +394,7 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class IgnoresKey:
-    """A function that takes no key, callable with a key as its last argument, which is dropped.
-
-    Attributes:
-      function: the function as its author wrote it.
-    """
+    """A function that takes no key, callable with a key as its last argument, which is dropped."""
 
     function: Callable
 
@@ -413,11 +405,7 @@ class IgnoresKey:
 def with_key_argument(function: Callable, count: int) -> Callable:
     """Returns a function of `count` arguments, the last one a PRNG key, whether `function` takes the key or not.
 
-    A function whose signature cannot be inspected is assumed to take no key.
-
-    Args:
-      function: takes `count` arguments, or `count` - 1 if it needs no key.
-      count: number of arguments including the key.
+    A function whose signature cannot be inspected is assumed to take `count` - 1 arguments, no key.
     """
     try:
         parameters = inspect.signature(function).parameters.values()

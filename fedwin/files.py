@@ -114,11 +114,7 @@ class AppendFile:
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
-    """Returns the contents of a regular file; a pipe or device, which could be read forever, is rejected.
-
-    Raises:
-      OSError: it is not a regular file, is missing, or can't be read.
-    """
+    """Returns a regular file's contents; OSError for a pipe or device, too, which could be read forever."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a directory fails with its own message
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -173,12 +169,7 @@ def write_sums(directory: pathlib.Path, paths: Iterable[pathlib.Path]) -> None:
 
 
 def read_verified(directory: pathlib.Path, name: str) -> bytes:
-    """Returns the contents of a file, compared with the directory's SHA256SUMS if that names it.
-
-    Raises:
-      OSError: the file can't be read.
-      UserError: it has changed since its checksum was written.
-    """
+    """Returns a file's contents; UserError if the directory's SHA256SUMS has another checksum of it."""
     contents = read_bytes(directory / name)  # first: a writer removes SHA256SUMS before it changes a file
     try:
         lines = read_bytes(directory / SUMS).decode(errors="replace").splitlines()
@@ -199,11 +190,7 @@ def replace_text(path: str | os.PathLike, text: str) -> None:
 
 
 def replace_bytes(path: str | os.PathLike, contents: bytes) -> None:
-    """Writes a file atomically: to a temporary file in the same directory, which is then renamed.
-
-    Raises:
-      StorageError: the file can't be written; the previous contents remain.
-    """
+    """Writes a file atomically, by renaming a temporary one; StorageError if it can't, and the old contents remain."""
     path = pathlib.Path(path)
     with writing(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -255,12 +242,9 @@ def json_value(value: Any) -> Any:
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike) -> Iterator[None]:
-    """Holds the exclusive lock of an existing directory.
+    """Holds the exclusive lock of an existing directory; InUse names the host and the process id of another holder.
 
     Writers take the lock, readers do not. The system frees it when the process ends, even by SIGKILL; its file stays.
-
-    Raises:
-      InUse: another process holds the lock; the message names its host and process id.
     """
     path = pathlib.Path(directory) / LOCK_NAME
     handle = _open_locked(path)

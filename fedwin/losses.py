@@ -17,12 +17,7 @@ LOSSES = Registry("loss", builds=Callable, continuous=False)
 
 
 def masked_mean(values, batch):
-    """Computes the mean of per-example values over the real examples of a batch.
-
-    Args:
-      values: one per example [B].
-      batch: its 'mask' [B] is 1 for real examples; without a mask all are real.
-    """
+    """Computes the mean of values [B] over the real examples of a batch: those with 'mask' [B] 1, or all without it."""
     mask = batch.get("mask")
     if mask is None:
         return jnp.mean(values)
@@ -102,11 +97,7 @@ def with_term(base: Callable, model, term: Callable) -> Callable:
 
 
 def features_of(output, name: str):
-    """Returns the input of the network's last layer, [B, d], in float32 at least, for the method `name`.
-
-    Raises:
-      UserError: when it is unknown or not one vector per example.
-    """
+    """Returns the input of the last layer [B, d] for the method `name`, in float32 at least; UserError without one."""
     features = output.features
     if getattr(features, "ndim", 0) != 2:
         raise UserError(f"{name} needs one feature vector per example, the input of a known last layer; set --model.")
@@ -296,9 +287,6 @@ def feddecorr(model, *, beta: NonNegative = 0.1, form: Literal["code", "paper"] 
       beta: weight of the penalty.
       form: the penalty of the released 'code' or of the 'paper'.
 
-    Raises:
-      UserError: when the features are unknown.
-
     Source: Shi et al., Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning,
     2023, https://arxiv.org/abs/2210.00226.
 
@@ -333,9 +321,8 @@ def mse(model):
     Example:
       >>> import types
       >>> from fedwin.models import Output
-      >>> batch = {"x": jnp.array([[1.0], [2.0]]), "y": jnp.array([0.0, 5.0])}
-      >>> echo = types.SimpleNamespace(apply=lambda variables, batch, key, train: Output(batch["x"], None))
-      >>> float(mse(echo)((), (), batch, None, ())[0])
+      >>> network = types.SimpleNamespace(apply=lambda *_: Output(jnp.array([[1.0], [2.0]]), None))
+      >>> float(mse(network)((), (), {"y": jnp.array([0.0, 5.0])}, None, ())[0])
       5.0
     """
     return from_logits(model, lambda outputs, batch, info: residuals(outputs, batch, "mse") ** 2)
@@ -355,9 +342,8 @@ def huber(model, *, delta: Positive = 1.0):
     Example:
       >>> import types
       >>> from fedwin.models import Output
-      >>> batch = {"x": jnp.array([[1.0], [2.0]]), "y": jnp.array([0.0, 5.0])}
-      >>> echo = types.SimpleNamespace(apply=lambda variables, batch, key, train: Output(batch["x"], None))
-      >>> float(huber(echo)((), (), batch, None, ())[0])
+      >>> network = types.SimpleNamespace(apply=lambda *_: Output(jnp.array([[1.0], [2.0]]), None))
+      >>> float(huber(network)((), (), {"y": jnp.array([0.0, 5.0])}, None, ())[0])
       1.5
     """
 

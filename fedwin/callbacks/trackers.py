@@ -209,11 +209,7 @@ def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def build_all(choices: Sequence[str]) -> dict[str, Tracker]:
-    """Builds the trackers of --track, such as 'trackio:project=mine': choice -> Tracker; sends nothing.
-
-    Raises:
-      UserError: a choice is wrong or given twice, or its package is not installed.
-    """
+    """Builds the trackers of --track, choice -> Tracker; UserError if one is wrong, given twice or not installed."""
     trackers: dict[str, Tracker] = {}
     for text in choices:
         name = str(TRACKERS.check(text))
