@@ -184,23 +184,14 @@ class PartialStep(MeanStep):
 class DerivedFromStep(NamedTuple):
     """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
 
-    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold
-    anything.
-
-    Attributes:
-      value: the part, a pytree.
+    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold anything.
     """
 
     value: PyTree
 
 
 def mean(values: PyTree, weight) -> Mean:
-    """Returns one client's contribution (w_i x_i, w_i) to a weighted mean.
-
-    Args:
-      values: x_i, a pytree of arrays or numbers; booleans and integers become floats.
-      weight: w_i, [].
-    """
+    """Returns one client's contribution (w_i x_i, w_i) to a weighted mean; booleans and integers x_i become floats."""
     is_float = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact)
     floats = tree.map(lambda x: jnp.asarray(x, None if is_float(x) else float), values)
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), floats), jnp.asarray(weight, float))
@@ -327,9 +318,6 @@ def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[
     """Runs the client function of a wrapped algorithm on the row `c.state.inner`.
 
     Args:
-      client: its Phase.client.
-      down: its broadcast.
-      c: a client whose row has the algorithm's row as `inner`.
       **changes: other fields of the client that the algorithm sees.
 
     Returns:

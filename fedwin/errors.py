@@ -54,9 +54,6 @@ def user_code(function: Callable | None, failure: str) -> Iterator[None]:
     Args:
       function: the function that runs in the body; exceptions of fedwin's own functions are not converted. None: any.
       failure: start of the message, such as "algorithm 'x' can't be built".
-
-    Raises:
-      UserError: when a user's function raises another exception.
     """
     try:
         yield

@@ -225,9 +225,6 @@ def json_value(value: Any) -> Any:
 
     >>> json_value({"loss": float("nan"), "rounds": (1, 2)})
     {'loss': 'nan', 'rounds': [1, 2]}
-
-    Args:
-      value: dicts, lists and tuples of numbers, texts, None and arrays of one element.
     """
     if isinstance(value, dict):
         return {str(k): json_value(v) for k, v in value.items()}

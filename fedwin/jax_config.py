@@ -106,9 +106,6 @@ def settings(precision: str) -> Iterator[None]:
     Products of float32 are exact float32 on every device, except with 'tf32'. Random numbers are the same under all
     environment variables and options of the user. JAX's checks for NaN, infinities and promotions are off: a run has
     NaN in place of what it does not compute, and finds a loss that is not finite by itself.
-
-    Args:
-      precision: the run's (--precision).
     """
     check_backend()
     options = (

@@ -110,14 +110,11 @@ def sequence_nll(logits, labels):
 
 
 def last_target(tokens):
-    """Returns the position at which a model without a time axis predicts.
+    """Returns the position at which a model without a time axis predicts, given tokens [B, T], int; 0 is padding.
 
     It is the last position, T - 1, or, in a padded row, the position whose target is the last word: the last target of
     such a row is EOS, which follows every end and teaches nothing. (A row that ends with EOS at T - 1 looks full from
     its inputs and keeps EOS as its target; accuracies leave that out.)
-
-    Args:
-      tokens: inputs or labels, int [B, T]; 0 is padding.
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -127,12 +124,8 @@ def last_target(tokens):
 def aligned(logits, labels):
     """Returns logits and labels with one time axis of the same length.
 
-    Args:
-      logits: [B, T, V], or [B, V] of a model without a time axis, which has one target per row.
-      labels: int [B, T].
-
-    Returns:
-      (logits [B, T, V], labels [B, T]), or ([B, 1, V], [B, 1]).
+    They are (logits [B, T, V], labels [B, T]); for logits [B, V] of a model without a time axis, which has one target
+    per row, ([B, 1, V], [B, 1]).
     """
     if logits.ndim > labels.ndim:
         return logits, labels
@@ -160,14 +153,11 @@ def cross_entropy(model):
 
 
 def class_counts(info, source="train+val"):
-    """Returns the numbers of one client's examples of every class, float [C].
+    """Returns the numbers of one client's examples of every class, float [C]; UserError if the federation has none.
 
     Args:
       info: the client's Client.info, with the label counts 'train' and 'validation' [C].
       source: 'train' or 'train+val'.
-
-    Raises:
-      UserError: when the federation has no class counts.
     """
     if not isinstance(info, dict) or "train" not in info:
         raise UserError(
@@ -244,7 +234,7 @@ def fedlc(model, *, tau: NonNegative = 1.0):
 
 
 def decorrelation(features, mask=None, form="paper"):
-    """Computes FedDecorr's penalty of correlated features in a batch.
+    """Computes FedDecorr's penalty of correlated features in a batch, float [].
 
         (1/d^2) ||K||_F^2,   K = (1/B) Z^T Z, Z the features at zero mean and unit variance
 
@@ -252,9 +242,6 @@ def decorrelation(features, mask=None, form="paper"):
       features: h [B, d].
       mask: 1 for real examples [B]; None: all are real.
       form: 'paper', or 'code' for the mean of the off-diagonal (Z^T Z)_ab^2 / B, with the unbiased variance.
-
-    Returns:
-      float [].
 
     Example:
       >>> float(decorrelation(jnp.array([[1.0, 2.0], [-1.0, -2.0]]))), float(decorrelation(jnp.eye(2)[:1]))

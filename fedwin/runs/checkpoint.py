@@ -303,14 +303,11 @@ def _shapes(arrays: Leaves) -> Extra:
 def newest_checkpoint(
     checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
 ) -> tuple[Leaves, Extra] | None:
-    """Returns (leaves, extra) of the newest checkpoint that is intact and has all its evaluations; None without any.
+    """Returns (leaves, extra) of the newest checkpoint that is intact and has all its evaluations; else as `latest`.
 
     Args:
       seeds: the seed, or the group of vmapped seeds, whose checkpoints they are.
       start: first round of the run: 0, or the round of a fork.
-
-    Raises:
-      UserError: there are checkpoints and none can be used.
     """
     written = {(line["seed"], line["round"]) for line in lines}
 

@@ -140,13 +140,10 @@ def batch_size(options: LocalOptions, largest: int) -> int:
 
 
 def check_training(options: ServerOptions, observe: list[str], num_rounds: int) -> None:
-    """Checks that algorithm, wrappers and observers start before the run ends.
+    """Raises UserError unless algorithm, wrappers and observers start before the run ends.
 
     The fact `warmup_horizon` of a registered algorithm or wrapper names its parameter that is a number of rounds before
     it takes effect. Windows of observers may be longer than the run.
-
-    Raises:
-      UserError: a window, delay, start or first collection is beyond the last round.
     """
     everything = [(ALGORITHMS, algorithm_choice(options)), *((WRAPPERS, WRAPPERS.check(text)) for text in options.wrap)]
     for registry, choice in [*everything, *((OBSERVERS, OBSERVERS.check(text)) for text in observe)]:

@@ -44,11 +44,9 @@ def sampled(clients: EvaluatedClients, most: int) -> EvaluatedClients:
 def blocks(
     ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices: int
 ) -> tuple[list[Cohort], np.ndarray]:
-    """Divides clients into blocks of one shape [R, C]; clients of similar sizes are computed together.
+    """Divides clients [n] into blocks of one shape [R, C]; clients of similar sizes [n] are computed together.
 
     Args:
-      ids: the clients [n].
-      sizes: their numbers of examples [n].
       width: clients that are computed at the same time, a multiple of `devices`.
       rounds: maximum number of groups of that many clients in a block.
       devices: number of devices that share a block.
@@ -255,17 +253,14 @@ def _columns(models: list[str], kind: str, metric: str, mean: Mean, examples: np
 def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None = None) -> Table:
     """Reads the table of a per-client evaluation (--eval_clients), verified; `pandas.DataFrame` takes the result.
 
-    Columns: 'client', 'seen' (whether it may train), 'examples', 'id' (of natural clients), and '<read-out>.<metric>',
-    '<read-out>.<personalizer>.<metric>', 'model.personal.<metric>'; for sequences 'tokens.<metric>', how many tokens an
-    accuracy counts.
+    Columns, arrays [n]: 'client', 'seen' (whether it may train), 'examples', 'id' (of natural clients), and
+    '<read-out>.<metric>', '<read-out>.<personalizer>.<metric>', 'model.personal.<metric>'; for sequences
+    'tokens.<metric>', how many tokens an accuracy counts.
 
     Args:
       directory: the run's directory.
       seed: the seed.
       round: completed rounds; None: the newest evaluation.
-
-    Returns:
-      Column -> array [n].
 
     Raises:
       UserError: there is no such evaluation, or its file has been altered.

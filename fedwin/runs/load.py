@@ -148,7 +148,7 @@ def export(
     layout: str = "jax",
     **objects: Any,
 ) -> pathlib.Path:
-    """Writes a trained model to a .npz or .safetensors file, which --init_from and other programs read.
+    """Writes a trained model to a .npz or .safetensors file, which --init_from and others read; returns its path.
 
     Arrays have the names of checkpoints, such as params.conv1.kernel. The metadata, JSON data, contains what is needed
     to apply the model: its name, input shape, classes and the normalization that the network's input goes through:
@@ -161,15 +161,10 @@ def export(
     Args:
       directory: the run's directory; its configuration, evaluations and checkpoint are verified first.
       out: the new file.
-      seed: the seed.
-      round: round of the checkpoint; None: the newest.
-      readout: 'model', or the name of another read-out such as 'wima50'.
+      seed, round, readout: as for `load`.
       overwrite: whether an existing file is replaced.
       layout: 'jax' or 'torch'.
       **objects: data_dir, dataset, model or imports, as for `load`.
-
-    Returns:
-      The file's path.
 
     Raises:
       UserError: as for `load`; the file exists, or has another ending; the directory has been altered; or the network
@@ -338,8 +333,7 @@ def client_models(
     Args:
       directory: the run's directory, or a result of `load`.
       clients: client ids, each once.
-      seed: the seed.
-      round: round of the checkpoint; None: the newest.
+      seed, round: as for `load`.
       **objects: data_dir, dataset, model or imports, as for `load`.
 
     Returns:

@@ -109,16 +109,13 @@ def _cgroup_memory(folder: pathlib.Path = _CGROUP) -> int | None:
 
 
 def environment(platform_name: str, convolves: bool = False) -> dict[str, str]:
-    """Returns the environment that affects results: library versions, processor, variables.
+    """Returns the environment that affects results, name -> value: library versions, processor, variables or ''.
 
     On a CPU the number of cores counts: sums are split among them, and the parts are rounded.
 
     Args:
       platform_name: the device's platform, such as cpu or gpu.
       convolves: whether the network has convolutions or LSTMs, whose library may have to be compiled for the answer.
-
-    Returns:
-      name -> value, '' for a variable that is not set.
     """
     libraries = {name: version for name, version in versions().items() if name not in ("python", "jax")}
     settings = jax.config.values

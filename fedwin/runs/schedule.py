@@ -78,14 +78,10 @@ class Schedule:
         return self.config.checkpoint_every > 0 and completed % self.config.checkpoint_every == 0
 
     def dispatch_end(self, completed: int, most: int) -> int:
-        """Returns the round at which the dispatch that starts after `completed` rounds ends.
+        """Returns the round at which the dispatch that starts after `completed` rounds ends, of at most `most` rounds.
 
         Dispatches also end on multiples of rounds_per_dispatch: the size that a dispatch is padded to then depends on
         the round alone, and a resumed run computes the same bits.
-
-        Args:
-          completed: rounds before the dispatch.
-          most: maximum number of its rounds.
         """
         config = self.config
         periods = [config.rounds_per_dispatch, config.checkpoint_every, config.eval_clients_every]

@@ -133,9 +133,6 @@ class SeedRunner:
 
         Args:
           fresh: its state before the first round; one row of its table is enough.
-
-        Raises:
-          UserError: there are checkpoints and none can be used, or --fork_from does not fit.
         """
         if multi_process.count() == 1:
             return self._in_this_process(seed, rows, checkpoints, fresh)
@@ -306,12 +303,9 @@ class GroupJournal(Journal):
         return not self.active
 
     def record(self, completed, outcome, clients=None) -> np.ndarray:
-        """Writes the evaluations of a dispatch, as Journal.record does.
+        """Writes the evaluations of a dispatch as Journal.record does; losses are means over the seeds.
 
         `clients` is position on the vmapped axis -> evaluation of its seed's clients.
-
-        Returns:
-          The training loss of every round [R_max], a mean over the seeds.
         """
         losses, active = [], self.active
         share = outcome._replace(seconds=outcome.seconds / len(active), compiling=outcome.compiling / len(active))

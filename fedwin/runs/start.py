@@ -231,14 +231,11 @@ def _check_fit(part: str, where: pathlib.Path, model: Model, wanted: Leaves, sav
 def warm_starts(
     config: Config, model: Model, input_shape: tuple[int, ...], input_dtype: np.dtype
 ) -> dict[int, WarmStart]:
-    """Returns seed -> the parameters that it takes from another run or a file; {} without --init_from.
+    """Returns seed -> the parameters of --init_from, {} without it; UserError if they are missing or do not fit.
 
     Args:
       input_shape: shape of one example as the network sees it.
       input_dtype: dtype of the stored examples.
-
-    Raises:
-      UserError: the run, round or file does not exist, or its leaves do not fit the model.
     """
     if not config.init_from:
         return {}

@@ -299,8 +299,7 @@ class TimedRun:
     def time_dispatch(self, most: int, evaluated: bool = False) -> tuple[int, float]:
         """Runs a dispatch of at most `most` rounds, and evaluates the model after the last if `evaluated`.
 
-        Returns:
-          The number of its rounds, and its seconds without compilation, which is added to `compiling`.
+        Returns the number of its rounds, and its seconds without compilation, which is added to `compiling`.
         """
         first = self._completed % self.schedule.num_rounds  # short runs start again
         end = self.cohorts.schedule.dispatch_end(first, most)
@@ -311,10 +310,7 @@ class TimedRun:
         return end - first, max(outcome.seconds - outcome.compiling, 0.0)
 
     def time_client_evaluation(self) -> float:
-        """Returns the seconds of an evaluation of one seed on each client's own examples, extrapolated from a sample.
-
-        Its compilation is added to `compiling`.
-        """
+        """Returns the seconds of evaluating one seed's clients, extrapolated from a sample; adds to `compiling`."""
         evaluated, run = self.program.prepared.evaluated, self._driver.run
         if not evaluated:
             return 0.0
