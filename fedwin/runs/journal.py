@@ -159,7 +159,7 @@ class Journal:
             self.metrics_log.write(line)
         return self.callbacks is not None and self.callbacks.evaluated(line)
 
-    def record(self, completed: int, outcome: DispatchOutcome, clients: ClientEvaluation | None = None) -> np.ndarray:
+    def record(self, completed: int, outcome: DispatchOutcome, clients: ClientEvaluation | None = None) -> float:
         """Writes the evaluations of a dispatch and adds its time; those after a divergence are left out if `stop`.
 
         A callback that may stop the seed sees the last round of a dispatch: dispatches end at evaluations then.
@@ -169,7 +169,7 @@ class Journal:
           clients: evaluation of the last round on each client's own examples, or None.
 
         Returns:
-          The training loss of every round [R_max]; for an empty cohort, that of the round before; NaN without one.
+          The training loss of the last round that has one; NaN without any.
         """
         metrics, evaluations, flags, count, seconds, compiling = outcome
         self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
@@ -200,10 +200,9 @@ class Journal:
                 self.stopped_at = after
                 break
         self._bytes(self.end or completed + count)  # its attendance is known from here on
-        filled = np.array(loss)
-        for r, missing in enumerate(empty):
-            filled[r] = self._loss = self._loss if missing else filled[r]
-        return filled
+        if not empty.all():
+            self._loss = float(loss[:count][~empty][-1])
+        return self._loss
 
     def save(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint after `completed` rounds, unless it has; its evaluations are written to disk first."""

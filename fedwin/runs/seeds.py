@@ -1,7 +1,6 @@
 """Trains the seeds of a run: one after the other, or groups of vmapped seeds as one state (--seeds_at_once)."""
 
 import contextlib
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 from fedwin.runs.start import fork_round, forked
-from fedwin.runs.train import Parts, train
+from fedwin.runs.train import Driver, train
 from fedwin.tree import PyTree
 
 
@@ -93,11 +92,10 @@ class SeedRunner:
         if not start.resumed:
             self._record_start(journal, run, test)
             journal.save(int(run.round), run)
-        parts = Parts(program.dispatch, test, examples, rows, cohorts)
-        if self.clients is not None:
-            parts = dataclasses.replace(parts, evaluate_clients=closing.enter_context(self.clients.of(seed)))
-        label = None if self.quiet else seeds_label([seed])
-        train(run, parts, journal, label, int(run.round))
+        evaluate = closing.enter_context(self.clients.of(seed)) if self.clients is not None else None
+        driver, completed = Driver(run, program.dispatch, test, examples, rows, cohorts), int(run.round)
+        del run  # the driver alone holds the state, so that its client rows are freed when others replace them
+        train(driver, journal, None if self.quiet else seeds_label([seed]), completed, evaluate)
         journal.finish()
         if examples.waited:
             self.say(f"seed {seed}: {examples.waited:.2f} s of {journal.seconds:.1f} s were spent waiting for examples")
@@ -238,12 +236,11 @@ class SeedRunner:
         journal = GroupJournal(journals, self.metrics_log, checkpoints, rows, finals)
         if saved is None:
             journal.save(completed, run)
-        parts = Parts(self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
-        if self.clients is not None:
-            evaluations = [closing.enter_context(self.clients.of(seed)) for seed in seeds]
-            of_active = lambda run: {index: evaluations[index](seed_state(run, index)) for index in journal.active}
-            parts = dataclasses.replace(parts, evaluate_clients=of_active)
-        train(run, parts, journal, None if self.quiet else seeds_label(seeds), completed)
+        evaluations = [closing.enter_context(self.clients.of(seed)) for seed in seeds] if self.clients else []
+        of_active = lambda run: {index: evaluations[index](seed_state(run, index)) for index in journal.active}
+        driver = Driver(run, self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
+        del run
+        train(driver, journal, None if self.quiet else seeds_label(seeds), completed, of_active)
         journal.finish()
         return {seed: journals[index] for index, seed in enumerate(seeds)}
 
@@ -302,7 +299,7 @@ class GroupJournal(Journal):
         """Whether all seeds have ended."""
         return not self.active
 
-    def record(self, completed, outcome, clients=None) -> np.ndarray:
+    def record(self, completed, outcome, clients=None) -> float:
         """Writes the evaluations of a dispatch as Journal.record does; losses are means over the seeds.
 
         `clients` is position on the vmapped axis -> evaluation of its seed's clients.
@@ -313,7 +310,7 @@ class GroupJournal(Journal):
             of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
             own = share._replace(metrics=of_seed(outcome.metrics), evaluations=of_seed(outcome.evaluations))
             losses.append(journal.record(completed, own, (clients or {}).get(index)))
-        return np.mean(losses, 0)
+        return float(np.mean(losses))
 
     def saved_extra(self, completed: int) -> Extra:
         """Returns the JSON data that a checkpoint after `completed` rounds holds of the seeds."""

@@ -25,7 +25,7 @@ from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import CohortSchedule, CohortSource, Schedule
 from fedwin.runs.seeds import GroupInputs, broadcast_state, seed_state
-from fedwin.runs.train import Driver, Parts, compile_seconds
+from fedwin.runs.train import Driver, compile_seconds
 
 # How XLA's message begins when a device has no memory left.
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -119,7 +119,7 @@ def _seconds_per_round(plan: RunPlan) -> float:
     dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
     examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, rounds)
     with contextlib.closing(examples):
-        driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
+        driver = Driver(run, dispatch, (), examples, table, cohorts)
         del run
         for _ in range(2):  # the first dispatch compiles
             driver.load(0, rounds, lambda completed: False)
@@ -250,7 +250,7 @@ class TimedRun:
             program.first_evaluation(run, some)
         self.evaluating = (time.monotonic() - begun) * tree.nbytes(whole) / tree.nbytes(some)
         run = run if self._group is None else broadcast_state(run, self.seeds)
-        self._driver = Driver(run, Parts(program.dispatch, self.test, self.examples, self.rows, self.cohorts))
+        self._driver = Driver(run, program.dispatch, self.test, self.examples, self.rows, self.cohorts)
         return self
 
     def timing(self, created: float, rounds: int, seconds: float) -> Timing:

@@ -1,7 +1,6 @@
 """The training loop: runs dispatches of rounds, records evaluations, saves checkpoints, shows progress."""
 
 import contextlib
-import dataclasses
 import functools
 import sys
 import time
@@ -29,27 +28,6 @@ PLANNED_SHARE = 0.7
 _COMPILING = ("/jax/core/compile/backend_compile_duration", "/jax/core/compile/jaxpr_to_mlir_module_duration")
 
 
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The inputs of a dispatch besides the state.
-
-    Attributes:
-      dispatch: the compiled loop over rounds.
-      test: placed batches that read-outs are evaluated on.
-      examples: the clients' training examples.
-      rows: the table of client states.
-      cohorts: which clients take part in which round.
-      evaluate_clients: state -> the journal's argument `clients`, an evaluation on each client's own examples.
-    """
-
-    dispatch: engine.Dispatch
-    test: PyTree
-    examples: TrainingExamples
-    rows: ClientTable
-    cohorts: CohortSource
-    evaluate_clients: Callable[[engine.RunState], Any] = lambda run: None
-
-
 class Driver:
     """Runs one dispatch after another and holds the state in between.
 
@@ -58,13 +36,27 @@ class Driver:
 
     Args:
       run: a placed state (donated), of one seed or of several vmapped ones.
+      dispatch: the compiled loop over rounds.
+      test: placed batches that read-outs are evaluated on.
+      examples: the clients' training examples.
+      rows: the table of client states.
+      cohorts: which clients take part in which round.
 
     Attributes:
       run: the state after the latest dispatch.
     """
 
-    def __init__(self, run: engine.RunState, parts: Parts):
-        self.run, self.parts = run, parts
+    def __init__(
+        self,
+        run: engine.RunState,
+        dispatch: engine.Dispatch,
+        test: PyTree,
+        examples: TrainingExamples,
+        rows: ClientTable,
+        cohorts: CohortSource,
+    ):
+        self.run, self.dispatch, self.test = run, dispatch, test
+        self.examples, self.rows, self.cohorts = examples, rows, cohorts
         self._loaded: tuple[PyTree, engine.Cohort, np.ndarray, int, int] | None = None
         self._started, self._compiled = 0.0, 0.0
 
@@ -73,30 +65,28 @@ class Driver:
 
         The model after a round is evaluated if `evaluated(completed rounds)`.
         """
-        cohorts, n_max = self.parts.cohorts.cohorts(completed, end)
+        cohorts, n_max = self.cohorts.cohorts(completed, end)
         flags = np.zeros(len(cohorts.ids), bool)
         flags[: end - completed] = [evaluated(after + 1) for after in range(completed, end)]
         self._started, self._compiled = time.monotonic(), compile_seconds()
-        store, addresses = self.parts.examples.load(cohorts)
-        self.run, slots = self.parts.rows.load(self.run, cohorts, end - completed)
+        store, addresses = self.examples.load(cohorts)
+        self.run, slots = self.rows.load(self.run, cohorts, end - completed)
         self._loaded = store, cohorts._replace(rows=addresses, slots=slots), flags, end - completed, n_max
 
     def prefetch(self, completed: int, end: int) -> None:
         """Starts to read examples and rows of rounds `completed` .. `end` - 1, while an earlier dispatch runs."""
-        cohorts, _ = self.parts.cohorts.cohorts(completed, end)
-        self.parts.examples.prefetch(cohorts)
-        self.parts.rows.prefetch(cohorts, end - completed)
+        cohorts, _ = self.cohorts.cohorts(completed, end)
+        self.examples.prefetch(cohorts)
+        self.rows.prefetch(cohorts, end - completed)
 
     def execute(self) -> DispatchOutcome:
         """Runs the dispatch that was loaded, waits for it, and writes client rows back."""
         assert self._loaded is not None
         (store, cohorts, flags, rounds, n_max), self._loaded = self._loaded, None
-        self.run, metrics, evaluations = self.parts.dispatch(
-            self.run, store, cohorts, self.parts.test, rounds, flags, n_max=n_max
-        )
+        self.run, metrics, evaluations = self.dispatch(self.run, store, cohorts, self.test, rounds, flags, n_max=n_max)
         del store  # its memory is free for the examples of the next dispatch
         metrics, evaluations = jax.device_get((metrics, evaluations))
-        self.parts.rows.write_back(self.run)
+        self.rows.write_back(self.run)
         seconds = time.monotonic() - self._started
         return DispatchOutcome(metrics, evaluations, flags, rounds, seconds, compile_seconds() - self._compiled)
 
@@ -195,16 +185,21 @@ class Progress:
             self._bar = None
 
 
-def train(run: engine.RunState, parts: Parts, journal: Journal, label: str | None, completed: int) -> None:
+def train(
+    driver: Driver,
+    journal: Journal,
+    label: str | None,
+    completed: int,
+    evaluate_clients: Callable[[engine.RunState], Any] | None = None,
+) -> None:
     """Trains to the last round, or until every seed has ended.
 
     Args:
-      run: a placed state (donated), of one seed or of several vmapped ones, after `completed` rounds.
+      driver: has the state after `completed` rounds.
       label: start of progress lines; None shows no progress.
+      evaluate_clients: state -> the journal's argument `clients`, an evaluation on each client's own examples.
     """
-    schedule, is_first = parts.cohorts.schedule, True
-    driver = Driver(run, parts)
-    del run  # the driver alone holds the state, so that its client rows are freed when others replace them
+    schedule, is_first = driver.cohorts.schedule, True
     with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
         length = DispatchLength(schedule.config.rounds_per_dispatch, progress.patience)
         end = schedule.dispatch_end(completed, length.next_rounds())
@@ -220,8 +215,8 @@ def train(run: engine.RunState, parts: Parts, journal: Journal, label: str | Non
             length.add(outcome.rounds, outcome.seconds - outcome.compiling)
             is_first = False
             journal.mark_unsaved()
-            clients = parts.evaluate_clients(driver.run) if schedule.clients_evaluated(end) else None
-            loss = journal.record(completed, outcome, clients)[outcome.rounds - 1]
+            clients = evaluate_clients(driver.run) if evaluate_clients and schedule.clients_evaluated(end) else None
+            loss = journal.record(completed, outcome, clients)
             progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end, loss))
             completed, end = end, following
             journal.save_stopped(completed, driver.run)

@@ -21,7 +21,7 @@ from fedwin.residence.rows import DeviceTable
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import CohortSchedule, Schedule
-from fedwin.runs.train import Parts, train
+from fedwin.runs.train import Driver, train
 from fedwin.sampling import uniform_sampler
 from tests.data.files import flip, refused, write_cache
 
@@ -124,8 +124,7 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
     schedule = Schedule(Config(num_rounds=6, final_evals=0, rounds_per_dispatch=source.rounds))
     cohorts = CohortSchedule(fed, schedule, Strategy(), 0, sampler)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
-    parts = Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts)
-    train(run, parts, Journal(0), None, 0)
+    train(Driver(run, dispatch, None, source, DeviceTable(fed.num_clients), cohorts), Journal(0), None, 0)
     source.close()
     # The first two dispatches hold one round each, until the pace is known.
     assert len(events) == 12 and sum(kind == "launched" for kind, _ in events) == 4
