@@ -184,14 +184,23 @@ class PartialStep(MeanStep):
 class DerivedFromStep(NamedTuple):
     """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
 
-    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold anything.
+    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold
+    anything.
+
+    Attributes:
+      value: the part, a pytree.
     """
 
     value: PyTree
 
 
 def mean(values: PyTree, weight) -> Mean:
-    """Returns one client's contribution (w_i x_i, w_i) to a weighted mean; booleans and integers x_i become floats."""
+    """Returns one client's contribution (w_i x_i, w_i) to a weighted mean.
+
+    Args:
+      values: x_i, a pytree of arrays or numbers; booleans and integers become floats.
+      weight: w_i, [].
+    """
     is_float = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact)
     floats = tree.map(lambda x: jnp.asarray(x, None if is_float(x) else float), values)
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), floats), jnp.asarray(weight, float))
@@ -318,6 +327,9 @@ def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[
     """Runs the client function of a wrapped algorithm on the row `c.state.inner`.
 
     Args:
+      client: its Phase.client.
+      down: its broadcast.
+      c: a client whose row has the algorithm's row as `inner`.
       **changes: other fields of the client that the algorithm sees.
 
     Returns:
@@ -348,7 +360,11 @@ class Setting(NamedTuple):
 
     @property
     def key(self):
-        """Raises UserError: one compiled program serves all seeds, so builders have no key."""
+        """Not available: one compiled program serves all seeds, so builders have no key.
+
+        Raises:
+          UserError: always.
+        """
         raise UserError(
             "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what "
             "differs by seed belongs in its state; take the key as a further argument, init(params, key) or "
@@ -382,7 +398,11 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class IgnoresKey:
-    """A function that takes no key, callable with a key as its last argument, which is dropped."""
+    """A function that takes no key, callable with a key as its last argument, which is dropped.
+
+    Attributes:
+      function: the function as its author wrote it.
+    """
 
     function: Callable
 
@@ -393,7 +413,11 @@ class IgnoresKey:
 def with_key_argument(function: Callable, count: int) -> Callable:
     """Returns a function of `count` arguments, the last one a PRNG key, whether `function` takes the key or not.
 
-    A function whose signature cannot be inspected is assumed to take `count` - 1 arguments, no key.
+    A function whose signature cannot be inspected is assumed to take no key.
+
+    Args:
+      function: takes `count` arguments, or `count` - 1 if it needs no key.
+      count: number of arguments including the key.
     """
     try:
         parameters = inspect.signature(function).parameters.values()

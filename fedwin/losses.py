@@ -17,7 +17,12 @@ LOSSES = Registry("loss", builds=Callable, continuous=False)
 
 
 def masked_mean(values, batch):
-    """Computes the mean of values [B] over the real examples of a batch: those with 'mask' [B] 1, or all without it."""
+    """Computes the mean of per-example values over the real examples of a batch.
+
+    Args:
+      values: one per example [B].
+      batch: its 'mask' [B] is 1 for real examples; without a mask all are real.
+    """
     mask = batch.get("mask")
     if mask is None:
         return jnp.mean(values)
@@ -97,7 +102,11 @@ def with_term(base: Callable, model, term: Callable) -> Callable:
 
 
 def features_of(output, name: str):
-    """Returns the input of the last layer [B, d] for the method `name`, in float32 at least; UserError without one."""
+    """Returns the input of the network's last layer, [B, d], in float32 at least, for the method `name`.
+
+    Raises:
+      UserError: when it is unknown or not one vector per example.
+    """
     features = output.features
     if getattr(features, "ndim", 0) != 2:
         raise UserError(f"{name} needs one feature vector per example, the input of a known last layer; set --model.")
@@ -110,11 +119,14 @@ def sequence_nll(logits, labels):
 
 
 def last_target(tokens):
-    """Returns the position at which a model without a time axis predicts, given tokens [B, T], int; 0 is padding.
+    """Returns the position at which a model without a time axis predicts.
 
     It is the last position, T - 1, or, in a padded row, the position whose target is the last word: the last target of
     such a row is EOS, which follows every end and teaches nothing. (A row that ends with EOS at T - 1 looks full from
     its inputs and keeps EOS as its target; accuracies leave that out.)
+
+    Args:
+      tokens: inputs or labels, int [B, T]; 0 is padding.
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -124,8 +136,12 @@ def last_target(tokens):
 def aligned(logits, labels):
     """Returns logits and labels with one time axis of the same length.
 
-    They are (logits [B, T, V], labels [B, T]); for logits [B, V] of a model without a time axis, which has one target
-    per row, ([B, 1, V], [B, 1]).
+    Args:
+      logits: [B, T, V], or [B, V] of a model without a time axis, which has one target per row.
+      labels: int [B, T].
+
+    Returns:
+      (logits [B, T, V], labels [B, T]), or ([B, 1, V], [B, 1]).
     """
     if logits.ndim > labels.ndim:
         return logits, labels
@@ -153,11 +169,14 @@ def cross_entropy(model):
 
 
 def class_counts(info, source="train+val"):
-    """Returns the numbers of one client's examples of every class, float [C]; UserError if the federation has none.
+    """Returns the numbers of one client's examples of every class, float [C].
 
     Args:
       info: the client's Client.info, with the label counts 'train' and 'validation' [C].
       source: 'train' or 'train+val'.
+
+    Raises:
+      UserError: when the federation has no class counts.
     """
     if not isinstance(info, dict) or "train" not in info:
         raise UserError(
@@ -234,7 +253,7 @@ def fedlc(model, *, tau: NonNegative = 1.0):
 
 
 def decorrelation(features, mask=None, form="paper"):
-    """Computes FedDecorr's penalty of correlated features in a batch, float [].
+    """Computes FedDecorr's penalty of correlated features in a batch.
 
         (1/d^2) ||K||_F^2,   K = (1/B) Z^T Z, Z the features at zero mean and unit variance
 
@@ -242,6 +261,9 @@ def decorrelation(features, mask=None, form="paper"):
       features: h [B, d].
       mask: 1 for real examples [B]; None: all are real.
       form: 'paper', or 'code' for the mean of the off-diagonal (Z^T Z)_ab^2 / B, with the unbiased variance.
+
+    Returns:
+      float [].
 
     Example:
       >>> float(decorrelation(jnp.array([[1.0, 2.0], [-1.0, -2.0]]))), float(decorrelation(jnp.eye(2)[:1]))
@@ -273,6 +295,9 @@ def feddecorr(model, *, beta: NonNegative = 0.1, form: Literal["code", "paper"] 
     Args:
       beta: weight of the penalty.
       form: the penalty of the released 'code' or of the 'paper'.
+
+    Raises:
+      UserError: when the features are unknown.
 
     Source: Shi et al., Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning,
     2023, https://arxiv.org/abs/2210.00226.
@@ -308,8 +333,9 @@ def mse(model):
     Example:
       >>> import types
       >>> from fedwin.models import Output
-      >>> network = types.SimpleNamespace(apply=lambda *_: Output(jnp.array([[1.0], [2.0]]), None))
-      >>> float(mse(network)((), (), {"y": jnp.array([0.0, 5.0])}, None, ())[0])
+      >>> batch = {"x": jnp.array([[1.0], [2.0]]), "y": jnp.array([0.0, 5.0])}
+      >>> echo = types.SimpleNamespace(apply=lambda variables, batch, key, train: Output(batch["x"], None))
+      >>> float(mse(echo)((), (), batch, None, ())[0])
       5.0
     """
     return from_logits(model, lambda outputs, batch, info: residuals(outputs, batch, "mse") ** 2)
@@ -329,8 +355,9 @@ def huber(model, *, delta: Positive = 1.0):
     Example:
       >>> import types
       >>> from fedwin.models import Output
-      >>> network = types.SimpleNamespace(apply=lambda *_: Output(jnp.array([[1.0], [2.0]]), None))
-      >>> float(huber(network)((), (), {"y": jnp.array([0.0, 5.0])}, None, ())[0])
+      >>> batch = {"x": jnp.array([[1.0], [2.0]]), "y": jnp.array([0.0, 5.0])}
+      >>> echo = types.SimpleNamespace(apply=lambda variables, batch, key, train: Output(batch["x"], None))
+      >>> float(huber(echo)((), (), batch, None, ())[0])
       1.5
     """
 

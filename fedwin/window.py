@@ -128,8 +128,12 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32, weighted: int = 0
 
     Args:
       size: length P of the vectors.
-      sizes: window sizes W, each of which gets a running sum; UserError for one below 1.
+      sizes: window sizes W, each of which gets a running sum.
+      dtype: dtype of the vectors.
       weighted: the largest window size of weighted means, which need no sum; 0 = none.
+
+    Raises:
+      UserError: for a window size below 1.
     """
     read = Sizes((weighted,) if weighted else ())
     for w in (*sizes, *read):
@@ -169,11 +173,14 @@ def _updated_sum(entering, leaving, total, excess):
 
 
 def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
-    """Appends a vector v_t [P].
+    """Appends a vector; the cost does not depend on the window sizes.
 
         S_w <- S_w + v_t - v_{t-w}    for every size w
 
-    The sizes are those that `init` was given; the cost does not depend on them.
+    Args:
+      window: the window before.
+      vector: v_t [P].
+      sizes: those that `init` was given.
     """
     vector = vector.astype(window.ring.dtype)
     ring = _write(window.ring, window.count, vector)
@@ -190,10 +197,15 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
 
 
 def mean(window: Window, index: int, w: int):
-    """Returns the mean of the last min(w, count) vectors, [P]; w is the size at position `index`.
+    """Returns the mean of the last min(w, count) vectors, [P].
 
     It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and recovers once that vector
     has left the window.
+
+    Args:
+      window: the vectors.
+      index: the position of w among the sizes.
+      w: the window size.
     """
     filled = jnp.clip(window.count, 1, w)
     average = (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
@@ -244,13 +256,27 @@ class Delay(NamedTuple):
 
 
 def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
-    """Returns an empty line that delays vectors of length `size` by tau pushes; UserError for tau < 1."""
+    """Returns an empty delay line.
+
+    Args:
+      size: length P of the vectors.
+      tau: by how many pushes it delays.
+      dtype: dtype of the vectors.
+
+    Raises:
+      UserError: for tau < 1.
+    """
     check_size("tau", tau)
     return Delay(_empty_ring(tau, size, dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
 
 
 def shift(line: Delay, vector) -> Delay:
-    """Pushes a vector [P]; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push."""
+    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push.
+
+    Args:
+      line: the delay line before.
+      vector: [P].
+    """
     tau = line.ring.shape[0]
     ring = _write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
@@ -322,7 +348,13 @@ Ring = jax.Array | np.ndarray | PartialRing
 
 
 def _write(ring: Ring, count, vector) -> Ring:
-    """Returns the ring buffer after a push of a vector [P]; `count` vectors were pushed before it."""
+    """Returns the ring buffer after a push.
+
+    Args:
+      ring: [slots, P], or PartialRing.
+      count: number of vectors pushed before this one.
+      vector: [P].
+    """
     if isinstance(ring, PartialRing):
         entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
         return dataclasses.replace(ring, entered=entered)
@@ -333,6 +365,7 @@ def _read(ring: Ring, count, number, age) -> jax.Array:
     """Returns the vector pushed `age` pushes before a push, from the ring buffer after it, [P]; zeros if none was.
 
     Args:
+      ring: as `_write` returns it.
       count: number of vectors pushed before this push.
       number: position of this age among those that are read, `Window.ages`.
       age: age of the vector, in pushes; may be traced, like `number`.

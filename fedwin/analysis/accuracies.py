@@ -38,11 +38,16 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
 
 
 def speedup(baseline: int | None, rounds: int | None) -> float | None:
-    """Computes how many times fewer rounds a method needs than the baseline, by the rounds_to_target of both.
+    """Computes how many times fewer rounds a method needs than the baseline.
 
         baseline / rounds
 
-    None if one of them did not reach the target, or the untrained model (round 0) did.
+    Args:
+      baseline: result of rounds_to_target for the baseline.
+      rounds: result of rounds_to_target for the method.
+
+    Returns:
+      The ratio, or None if one of them did not reach the target, or the untrained model (round 0) did.
     """
     return baseline / rounds if baseline and rounds else None
 
@@ -79,6 +84,9 @@ def round_to_round_std(accuracy, rounds=None, step: int = 1) -> float:
       accuracy: one number per evaluation [n].
       rounds: the round of each evaluation, by default 1, 2, ... [n].
       step: distance in rounds of the evaluations that are compared.
+
+    Returns:
+      s.
 
     Raises:
       UserError: when the numbers of rounds and accuracies differ, or no two evaluations are `step` rounds apart.

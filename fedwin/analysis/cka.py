@@ -52,12 +52,17 @@ def mean_cka(outputs) -> float:
     Args:
       outputs: outputs of the clients' models [K, n, ...], or a list of K arrays [n, ...].
 
+    Returns:
+      A number in 0..1.
+
     Raises:
       UserError: when there are fewer than two clients.
 
-    Source: Zhou et al., 2023, as for `factors`.
+    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    https://arxiv.org/abs/2305.07845.
 
     Example:
+      >>> import numpy as np
       >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 1.0]])
       >>> round(mean_cka([x, 2 * x, 1 - x]), 6)
       1.0

@@ -59,6 +59,7 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
     https://arxiv.org/abs/2305.07845.
 
     Example:
+      >>> import numpy as np
       >>> outputs = np.array([[[0.0, 2.0], [0.0, 0.0]]])  # one replica, two clients, two examples
       >>> split = factors(outputs, targets=np.array([0.0, 2.0]), owner=[0, 1])
       >>> split.ensemble_loss, split.bias_squared, split.variance, split.covariance, split.plug_in
@@ -102,6 +103,9 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
       losses: loss of client k's model on example n [K, N].
       owner: the client that holds the example, integers [N].
 
+    Returns:
+      (own [K], others [K]).
+
     Raises:
       UserError: when an owner is not a client, a client has no example, or there are fewer than two clients.
 
@@ -116,17 +120,21 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
 
 
 def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
-    """Computes the loss of every client's model on every example, [K, N].
+    """Computes the loss of every client's model on every example.
 
     Args:
       logits: logits of client k's model on example n [K, N, C].
       labels: integers in 0..C-1 [N].
       kind: 'mse' (softmax against one-hot) or 'ce'.
 
+    Returns:
+      float64 [K, N].
+
     Raises:
       UserError: when the kind is neither of these, shapes do not match, or a label is outside 0..C-1.
 
     Example:
+      >>> import numpy as np
       >>> client_losses(np.zeros((1, 2, 4)), [0, 3]).tolist()  # softmax is uniform
       [[0.75, 0.75]]
     """
@@ -161,17 +169,25 @@ def _owners(owner, clients: int, examples: int) -> np.ndarray:
 
 
 def locality(clients, center) -> np.ndarray:
-    """Computes the distances of the clients' models from the global one, [K].
+    """Computes the distances of the clients' models from the global one.
 
         ||w_k - w_GM||_2 over parameters;   f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2)
 
     Args:
-      clients: w_k, a list of K Variables or trees of one network.
+      clients: w_k, a list of K Variables or trees.
       center: w_GM = sum_k p_k w_k.
 
-    Source: Zhou et al., 2023, as for `factors`.
+    Returns:
+      float64 [K].
+
+    Raises:
+      UserError: when models are of different networks.
+
+    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    https://arxiv.org/abs/2305.07845.
 
     Example:
+      >>> import numpy as np
       >>> locality([{"w": np.array([3.0, 4.0])}, {"w": np.zeros(2)}], {"w": np.zeros(2)}).tolist()
       [5.0, 0.0]
     """

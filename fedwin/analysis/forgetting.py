@@ -15,6 +15,9 @@ def forgetting(before, after) -> np.ndarray:
       before: Acc_k(w_t), accuracy of the received model on every client's validation examples [K].
       after: Acc_k(w_{t+1}^i), accuracy on client k's examples of the model that client i trained from w_t [K, K].
 
+    Returns:
+      F, float64 [K, K].
+
     Raises:
       UserError: when shapes do not match.
 
@@ -41,7 +44,13 @@ def per_model(matrix) -> np.ndarray:
         F_i = mean_{k != i} F[i, k]
 
     Args:
-      matrix: result of `forgetting`, or accuracies [model, data set], [K, K] with K >= 2.
+      matrix: result of `forgetting`, or accuracies [model, data set].
+
+    Returns:
+      float64 [K].
+
+    Raises:
+      UserError: unless the matrix is square with K >= 2.
     """
     matrix = array("per_model: matrix", matrix, 2)
     if matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
@@ -50,5 +59,12 @@ def per_model(matrix) -> np.ndarray:
 
 
 def mean_forgetting(matrix) -> float:
-    """Computes the mean of F_i, `per_model`, over the cohort."""
+    """Computes the mean of F_i over the cohort.
+
+    Args:
+      matrix: result of `forgetting` [K, K].
+
+    Raises:
+      UserError: unless the matrix is square with K >= 2.
+    """
     return float(per_model(matrix).mean())

@@ -60,6 +60,7 @@ def plane(first, second, third) -> Plane:
     https://arxiv.org/abs/1802.10026.
 
     Example:
+      >>> import numpy as np
       >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
       >>> through = plane(*three)
       >>> corners(through).tolist()
@@ -90,7 +91,12 @@ def point(plane: Plane, a: float, b: float):
 
         w_1 + a u + b v = c_1 w_1 + c_2 w_2 + c_3 w_3,   c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3
 
+    Args:
+      a: coordinate along u.
+      b: coordinate along v.
+
     Example:
+      >>> import numpy as np
       >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0], [2.0, 0.0], [1.0, 1.0])]
       >>> point(plane(*three), 1.0, 0.5)["w"].tolist()
       [1.0, 0.5]
@@ -105,7 +111,11 @@ def place(plane: Plane, model) -> Place:
 
         a = <w - w_1, u>,   b = <w - w_1, v>,   residual = ||w - w_1 - a u - b v||
 
+    Raises:
+      UserError: when the model is of another network.
+
     Example:
+      >>> import numpy as np
       >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
       >>> place(plane(*three), {"w": np.array([1.0, 3.0, 0.5])})
       Place(a=1.0, b=3.0, residual=0.5)
@@ -117,14 +127,26 @@ def place(plane: Plane, model) -> Place:
 
 
 def corners(plane: Plane) -> np.ndarray:
-    """Returns (a, b) of the three models, [3, 2]; the mean of the models is at the mean of their coordinates."""
+    """Returns the coordinates of the three models; the mean of the models is at the mean of their coordinates.
+
+    Returns:
+      (a, b) of each model, [3, 2].
+    """
     return np.array([[0.0, 0.0], [plane.a2, 0.0], [plane.a3, plane.b3]])
 
 
 def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarray, np.ndarray]:
-    """Returns axes (a, b), [points] each, that contain the three models.
+    """Returns axes that contain the three models, wider by margin ||w_2 - w_1|| and margin b3 on each side.
 
-    They are wider by margin ||w_2 - w_1|| and margin b3 on each side; margin >= 0, points >= 2, else UserError.
+    Args:
+      margin: relative margin, >= 0.
+      points: length of either axis, >= 2.
+
+    Returns:
+      (a [points], b [points]).
+
+    Raises:
+      UserError: when the margin is negative or there are fewer than 2 points.
     """
     check_values("grid", NonNegative, margin=margin)
     check_values("grid", Annotated[int, Range(2)], points=points)

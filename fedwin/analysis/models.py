@@ -12,10 +12,14 @@ from fedwin.registry.ranges import PositiveInt, check_values
 
 
 def array(name: str, values, *dimensions: int) -> np.ndarray:
-    """Returns an array or nested lists in float64; UserError unless they are numbers, with as many axes as allowed.
+    """Returns `values` as a float64 array.
 
     Args:
+      values: an array or nested lists.
       dimensions: allowed numbers of axes; none for any number.
+
+    Raises:
+      UserError: unless `values` are numbers, at least one, with an allowed number of axes.
     """
     try:
         out = np.asarray(values, np.float64)
@@ -28,7 +32,14 @@ def array(name: str, values, *dimensions: int) -> np.ndarray:
 
 
 def check_alike(models) -> None:
-    """Raises UserError unless there are models, Variables or trees, and all have the shapes of the first one."""
+    """Checks that all models have the structure and shapes of the first one.
+
+    Args:
+      models: Variables or trees.
+
+    Raises:
+      UserError: when they differ, or there is none.
+    """
     structure = lambda model: (jax.tree.structure(model), [np.shape(leaf) for leaf in jax.tree.leaves(model)])
     if not models or not jax.tree.leaves(models[0]):
         raise UserError("there is no model to compare, or it has no arrays.")
@@ -42,7 +53,14 @@ def _is_float(leaf) -> bool:
 
 
 def vector(model) -> np.ndarray:
-    """Returns the float parameters of a model, Variables or another tree, as one vector, float64 [P]."""
+    """Returns the trained parameters of a model as one vector.
+
+    Args:
+      model: Variables, whose params count, or another tree, all of whose float leaves count.
+
+    Returns:
+      float64 [P].
+    """
     params = model.params if isinstance(model, Variables) else model
     leaves = [np.asarray(leaf).astype(np.float64).ravel() for leaf in jax.tree.leaves(params) if _is_float(leaf)]
     return np.concatenate(leaves) if leaves else np.zeros(0)
@@ -64,6 +82,7 @@ def mix(coefficients, models):
       UserError: when there is not one coefficient per model, or models differ in structure.
 
     Example:
+      >>> import numpy as np
       >>> mix([0.25, 0.75], [{"w": np.zeros(2)}, {"w": np.ones(2)}])["w"].tolist()
       [0.75, 0.75]
     """
@@ -113,6 +132,7 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
         chunk is below 1.
 
     Example:
+      >>> import numpy as np
       >>> two = [{"w": np.zeros(2, np.float32)}, {"w": np.ones(2, np.float32)}]
       >>> mixtures(two, [[1, 0], [0.5, 0.5], [0, 1]], lambda model: (model["w"] ** 2).sum()).tolist()
       [0.0, 0.5, 2.0]

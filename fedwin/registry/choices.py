@@ -89,7 +89,11 @@ def format_value(value: Any) -> str:
 
 
 def parse(text: str, read: Callable[[str], Any] = literal) -> Choice:
-    """Parses `name` or `name:key=value,key="a, b"`, UserError if neither; `read` converts unquoted values."""
+    """Parses `name` or `name:key=value,key=value`; quoted values may contain commas, and `read` converts the others.
+
+    Raises:
+      UserError: when the text has another form.
+    """
     name, colon, rest = text.strip().partition(":")
     params: dict[str, Any] = {}
     while colon:
