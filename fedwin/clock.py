@@ -102,9 +102,6 @@ def bandwidth(
       spread: standard deviation of the logarithm of a client's network and processor speed, drawn once per client.
       timeout: least seconds of a round in which a client does not answer (--dropout).
 
-    Raises:
-      UserError: the file cannot be read, or a speed is not positive.
-
     Example:
       >>> load = Load(np.array([5, 10]), down=2_000, up=1_000)
       >>> bandwidth(up=1e3, down=1e3, compute=0.1, latency=0.5).round(0, np.array([3, 8]), load)
