@@ -7,23 +7,12 @@ import pytest
 from fedwin import testing
 from fedwin.wrappers import WRAPPERS
 
+CHOICES = """
+fedcm fedadc fedadc:beta_local=1.0 fednova:mu=0.5 scaffold fedsam scaffold_m fedgloss fedsmoo qffl:q=2 agnostic
+"""
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "fedcm",
-        "fedadc",
-        "fedadc:beta_local=1.0",
-        "fednova:mu=0.5",
-        "scaffold",
-        "fedsam",
-        "scaffold_m",
-        "fedgloss",
-        "fedsmoo",
-        "qffl:q=2",
-        "agnostic",
-    ],
-)
+
+@pytest.mark.parametrize("choice", CHOICES.split())
 def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
     p = testing.classification(lr=0.0, shuffle=False)
     run = testing.trajectory(p, p.build(choice), 2)[-1]

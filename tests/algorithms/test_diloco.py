@@ -1,9 +1,8 @@
-"""DiLoCo and its fragments against NumPy, optax and DrJAX."""
+"""DiLoCo and its fragments against NumPy."""
 
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -137,38 +136,6 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
         assert int(adam.count[i]) == moments[i][2]
         if not whole:
             np.testing.assert_allclose(row(table.params), own[i], rtol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("double")
-def test_rounds_are_those_of_drjax():
-    drjax = pytest.importorskip("drjax", reason="DrJAX is not installed (extra `test`)")
-    x = np.array([[1.0, -0.5, 2.0, 0.3], [-1.0, 0.4, 0.8, 1.5], [0.2, 0.7, -1.1, 0.9]])
-    y = np.array([[1.0, 0.5, -1.0, 2.0], [0.2, -0.7, 1.1, 0.0], [0.6, 1.3, -0.4, 0.1]])
-    inner, outer = optax.adamw(0.1, weight_decay=0.01), optax.sgd(0.7, 0.9, nesterov=True)
-    loss = lambda theta, batch: jnp.mean((theta[0] * batch[0] + theta[1] - batch[1]) ** 2) / 2
-
-    def train(theta, state, batches):
-        for batch in batches:
-            update, state = inner.update(jax.grad(loss)(theta, batch), state, theta)
-            theta = optax.apply_updates(theta, update)
-        return theta, state
-
-    @drjax.program(placements={"workers": 3})
-    def one_round(theta, states, batches):
-        starts = drjax.broadcast(theta)
-        ends, states = drjax.map_fn(train, (starts, states, batches))
-        return drjax.reduce_mean(drjax.map_fn(jnp.subtract, (starts, ends))), states
-
-    p = testing.regression(x, y, clients.START, batch_size=2, epochs=1, lr=0.1, schedule=ALL, weight_decay=0.01)
-    batches = tuple((jnp.asarray(x[:, at : at + 2]), jnp.asarray(y[:, at : at + 2])) for at in (0, 2))
-    theta = jnp.asarray(clients.START)
-    states, momentum = jax.vmap(lambda _: inner.init(theta))(jnp.arange(3)), outer.init(theta)
-    for run in trajectory(p, "diloco"):
-        delta, states = one_round(theta, states, batches)
-        update, momentum = outer.update(delta, momentum)
-        theta = optax.apply_updates(theta, update)
-        np.testing.assert_allclose(clients.vector(run.params), theta, rtol=1e-9)
 
 
 def test_fragments_cut_the_bytes_if_every_worker_takes_part():

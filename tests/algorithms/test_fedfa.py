@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
+from fedwin.algorithms.anchors import anchor_loss, class_means
 from tests.algorithms.identities import classifier_runs, leaves, same
 from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, flat, problem
 from tests.refusals import refused
@@ -21,13 +22,13 @@ def softmax_gradient(logits, labels):
     return (q - np.eye(CLASSES)[labels]) / len(labels)
 
 
-def local_training(F, W, b, A, x, y, anchored, calibrated):
+def local_training(F, W, b, A, x, y, anchored, calibrated, divide):
     """What client (x, y) returns: (F, W, b, its anchors); A are the anchors that it received."""
     F, W, b, M = F.copy(), W.copy(), b.copy(), A.copy()
     adam = [[np.zeros_like(p), np.zeros_like(p)] for p in (W, b)]
     count = 0
     for _ in range(EPOCHS):
-        sums, batches = np.zeros_like(A), 0
+        sums, batches, present = np.zeros_like(A), 0, np.zeros((CLASSES, 1))
         for cut in range(0, len(y), BATCH):
             xs, ys = x[cut : cut + BATCH], y[cut : cut + BATCH]
             h = xs @ F
@@ -38,6 +39,7 @@ def local_training(F, W, b, A, x, y, anchored, calibrated):
                 if anchored:
                     dh[mine] += LAM / CLASSES * 2 * (h[mine] - A[c]) / mine.sum()
                 sums[c] += h[mine].mean(0)
+                present[c] += 1
             F, W, b = F - LR * xs.T @ dh, W - LR * h.T @ slope, b - LR * slope.sum(0)
             if calibrated:
                 slope, count = softmax_gradient(A @ W + b, np.arange(CLASSES)), count + 1
@@ -50,30 +52,31 @@ def local_training(F, W, b, A, x, y, anchored, calibrated):
                 W, b = moved
             batches += 1
         own = sorted(set(y))
-        M[own] = BETA * M[own] + (1 - BETA) * sums[own] / batches
+        M[own] = BETA * M[own] + (1 - BETA) * sums[own] / (batches if divide == "all" else present[own])
     return F, W, b, M
 
 
-def reference(F, W, b, A):
+def reference(F, W, b, A, divide):
     """Yields (F, W, b, A) after every round."""
     data = clients()
     for t in range(RUN):
         cohort = [data[i] for i in SCHEDULE[t]]
-        back = [local_training(F, W, b, A, d["x"], d["y"], anchored=t > 0, calibrated=t > ROUNDS / 4) for d in cohort]
+        back = [local_training(F, W, b, A, d["x"], d["y"], t > 0, t > ROUNDS / 4, divide) for d in cohort]
         shares = np.array([len(d["y"]) for d in cohort]) / sum(len(d["y"]) for d in cohort)
         F, W, b, A = (sum(p * value for p, value in zip(shares, values)) for values in zip(*back))
         yield F, W, b, A
 
 
-def test_four_rounds_of_fedfa(precision):
+@pytest.mark.parametrize("divide", ["all", "present"])
+def test_four_rounds_of_fedfa(precision, divide):
     tolerance = {"float64": 1e-11, "float32": 1e-5}[precision]
     p = problem(num_rounds=ROUNDS)
-    algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR)
+    algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR, divide=divide)
     begin = [
         np.asarray(v, np.float64)
         for v in (*flat(p.variables.params), algorithm.init(p.variables.params, jax.random.key(0)))
     ]
-    for run, expected in zip(testing.trajectory(p, algorithm, RUN), reference(*begin), strict=True):
+    for run, expected in zip(testing.trajectory(p, algorithm, RUN), reference(*begin, divide), strict=True):
         for ours, theirs in zip((*flat(run.params), run.state), expected):
             assert ours.dtype == precision
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
@@ -86,6 +89,15 @@ def test_fedfa_without_its_losses_is_fedavg_and_frozen_anchors_stay():
     _, ours = classifier_runs("fedfa:lam=0,beta=1,calibrate_from=2")
     same(leaves(ours[-1].params), leaves(plain[-1].params))
     assert (ours[-1].state == p.build("fedfa").init(p.variables.params, jax.random.key(0))).all()
+
+
+def test_the_content_of_padding_changes_nothing():
+    features, labels, anchors = jnp.arange(6.0).reshape(3, 2), jnp.array([1, 0, 1]), jnp.ones((2, 2))
+    padded = jnp.append(features, jnp.full((1, 2), jnp.nan), 0), jnp.append(labels, 0)
+    mask = jnp.array([1.0, 1, 1, 0])
+    assert anchor_loss(*padded, anchors, mask) == anchor_loss(features, labels, anchors)
+    for found, expected in zip(class_means(*padded, 2, mask), class_means(features, labels, 2)):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_fedfa_refuses_sequences():

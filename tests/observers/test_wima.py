@@ -4,30 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import engine, observers, testing
+from fedwin import observers
 from fedwin.core import Variables
-from tests import golden_problems as golden
-from tests.algorithms.identities import META, T, models, problem, same
+from tests.algorithms.identities import problem
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
-
-
-@pytest.mark.parametrize(
-    "base", ["fedavg", "fedavg:server_lr=0.5", "fedavgm:beta=0.9", "fedopt:optimizer=adam,server_lr=0.1"]
-)
-def test_wima_is_a_weighted_sum_of_server_steps(base):
-    p, sizes = problem("partial"), (1, 2, 5)
-    watch = {"wima": observers.wima(tuple(observers.ReadOut(f"w{size}", size) for size in sizes))}
-    algorithm = p.build(base)
-    reads = [engine.read_out(algorithm, watch, run) for run in testing.trajectory(p, algorithm, T, watch)]
-    trace = np.concatenate([[META["theta0"]], models(base)])
-    steps = trace[:-1] - trace[1:]
-    for size in sizes:
-        read = np.stack([golden.vector(r[f"w{size}"].params) for r in reads])
-        for t in range(size, T + 1):
-            coefficients = np.arange(size, 0, -1) / size
-            same(read[t - 1], trace[t - size] - coefficients @ steps[t - size : t])
 
 
 def test_a_part_of_wima_is_that_of_the_mean_and_the_rest_that_of_the_model():

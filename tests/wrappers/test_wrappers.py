@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, observers, testing, tree
+from fedwin import core, engine, local, observers, testing, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Setting
 from fedwin.engine.communication import communication
@@ -110,6 +110,17 @@ def test_a_wrapper_leaves_constants_constant():
     )
     assert epoch.max_epochs == 3
     assert [int(epoch.epochs(jnp.int32(t))) for t in (0, 49, 50, 60, 99)] == [3, 3, 3, 2, 1]
+
+
+@pytest.mark.parametrize("phase, shares", [("code", [3, 1, 2, 3]), ("swa", [1, 2, 3, 1])])
+def test_swa_learning_rates_fall_to_the_second_rate_in_every_cycle(phase, shares, double):
+    base, setting = local.exponential(0.01, 0.02), Setting(10, 2, 20)
+    for text, low in (("", 0.01), (",second_lr=0.002", None)):
+        swa = WRAPPERS.build(f"swa:start=5,cycle=3,phase={phase}{text}", setting)
+        high = np.asarray(jax.vmap(base)(jnp.arange(9)))
+        bottom = low * high if low else np.full(9, 0.002)
+        u = np.array([0, 0, 0, 0, 0, *shares]) / 3
+        np.testing.assert_allclose(jax.vmap(swa.rate(base))(jnp.arange(9)), (1 - u) * high + u * bottom, atol=1e-14)
 
 
 @pytest.mark.parametrize("text", ["quantize:bits=32", "topk:share=1"])
