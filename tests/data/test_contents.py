@@ -7,10 +7,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.contents import full_size
-from tests.data.files import write_cifar100
-from tests.data.image_files import write_pacs
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+from tests.data.files import write_cifar100, write_pacs
 
 
 @pytest.mark.parametrize(

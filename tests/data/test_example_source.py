@@ -7,8 +7,7 @@ from PIL import Image
 
 from fedwin import data
 from fedwin.data import example_source
-from tests.data.files import refused
-from tests.data.image_files import picture
+from tests.data.files import picture, refused
 
 
 def test_images_behave_like_a_read_only_array():

@@ -15,8 +15,7 @@ from fedwin import data
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
-from tests.data.files import refused
-from tests.data.image_files import picture
+from tests.data.files import picture, refused
 
 LEAST_SQUARES = Config(
     dataset="california_like:n=240,tests=60,features=3",

@@ -10,8 +10,20 @@ import scipy.io
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.files import characters, taken, tarred, write_cache, write_cifar100, write_femnist, write_idx, zipped
-from tests.data.image_files import picture, write_fedbn, write_landmarks, write_pacs
+from tests.data.files import (
+    characters,
+    picture,
+    taken,
+    tarred,
+    write_cache,
+    write_cifar100,
+    write_fedbn,
+    write_femnist,
+    write_idx,
+    write_landmarks,
+    write_pacs,
+    zipped,
+)
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 CASES = 6

@@ -13,8 +13,6 @@ from fedwin import data
 from fedwin.data.sources import cifar
 from tests.data.files import COMPRESS, binary, planes, refused, taken, tarred
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
-
 
 def write_cifar10(folder, n=7, suffix=".bin", compress=""):
     """Six files of n records in the binary or the python layout; returns name -> (labels, planes, content)."""

@@ -6,8 +6,6 @@ import pytest
 from fedwin import data
 from tests.data.files import refused, write_both, write_cifar100, write_tff
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
-
 
 def clients(count, seed):
     """Two images of class k and coarse class k % 20 for client k."""

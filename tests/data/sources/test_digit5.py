@@ -9,10 +9,7 @@ from PIL import Image
 
 from fedwin import data
 from fedwin.data.sources import digit5, digit5_files
-from tests.data.files import idx, refused, taken, write_usps, zipped
-from tests.data.image_files import picture, write_fedbn
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+from tests.data.files import idx, picture, refused, taken, write_fedbn, write_usps, zipped
 
 
 def test_digit_five_from_fedbns_archive(tmp_path):

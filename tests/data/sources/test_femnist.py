@@ -7,7 +7,6 @@ from fedwin import data
 from fedwin.errors import UserError
 from tests.data.files import WRITERS, characters, refused, write_both, write_femnist, write_leaf
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 PAPER = np.ones((2, 28, 28), np.float32)
 
 

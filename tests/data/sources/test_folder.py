@@ -8,10 +8,7 @@ import pytest
 from fedwin import data
 from fedwin.data.sources.folder import natural
 from fedwin.errors import UserError
-from tests.data.files import refused, taken, tarred, zipped
-from tests.data.image_files import picture, write_landmarks
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+from tests.data.files import picture, refused, taken, tarred, write_landmarks, zipped
 
 
 @pytest.mark.parametrize(

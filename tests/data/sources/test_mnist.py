@@ -9,8 +9,6 @@ from fedwin import data
 from fedwin.data.formats.idx import parse
 from tests.data.files import IDX_TYPES, idx, refused, write_idx, write_usps, write_writers
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
-
 
 @pytest.mark.parametrize("dtype", IDX_TYPES)
 def test_idx_round_trip_of_every_type(dtype):

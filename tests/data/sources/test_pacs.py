@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from tests.data.files import refused, taken, tarred, zipped
-from tests.data.image_files import picture, write_pacs
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+from tests.data.files import picture, refused, taken, tarred, write_pacs, zipped
 
 
 @pytest.mark.parametrize("packed", ["", "pacs.tar", "my-Pacs.tgz", "pacs_data.ZIP"])

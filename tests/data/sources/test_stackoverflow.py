@@ -3,7 +3,6 @@
 import sqlite3
 
 import numpy as np
-import pytest
 
 from fedwin import data
 from tests.data.files import refused, tarred, write_both
@@ -20,7 +19,6 @@ def write(folder):
     (folder / COUNTS).write_bytes(b"the 9\nto 8\na 7\ncode 6\nrare 1\n")
 
 
-@pytest.mark.filterwarnings("ignore:.*unverified")
 def test_words_are_numbered_by_rank(tmp_path):
     write(tmp_path)
     tarred(tmp_path / f"{COUNTS}.tar.bz2", {COUNTS: (tmp_path / COUNTS).read_bytes()}, "w:bz2")

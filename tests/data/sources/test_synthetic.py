@@ -10,17 +10,17 @@ from tests.data.files import (
     text_of,
     write_both,
     write_cifar100,
+    write_fedbn,
     write_femnist,
     write_idx,
+    write_landmarks,
     write_leaf,
+    write_pacs,
     write_usps,
     write_writers,
 )
-from tests.data.image_files import write_fedbn, write_landmarks, write_pacs
-from tests.data.sources import test_cifar, test_shakespeare, test_shakespeare_plays, test_stackoverflow
+from tests.data.sources import test_cifar, test_shakespeare, test_stackoverflow
 from tests.data.sources.test_cifar100_pam import write_tff_clients
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
 
 def write_digits(folder):
@@ -57,7 +57,7 @@ ORIGINALS = {
     "femnist_digits": (write_digits, "", "clients=20,n=300"),
     "shakespeare": (write_snippets, "", "clients=5,rows=20"),
     "shakespeare_leaf": (write_roles, "clients=1,train=50,test=5", "clients=3,train=50,test=5"),
-    "shakespeare_plays": (test_shakespeare_plays.write_plays, "clients=2", "clients=5,rows=20"),
+    "shakespeare_plays": (test_shakespeare.write_plays, "clients=2", "clients=5,rows=20"),
     "stackoverflow": (test_stackoverflow.write, "users=2,tests=2,vocabulary_size=2", "users=9,n=90,vocabulary_size=2"),
     "landmarks": (write_landmarks, "size=16,resize=20", "clients=9,n=40,size=16"),
     "inaturalist": (write_landmarks, "size=16,resize=20", "clients=9,n=40,size=16"),
