@@ -22,7 +22,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 # Tests that start processes take longest: they run first, so that no worker is left with one at the end.
 LONGEST = (
     "test_processes.py",
-    "test_kill_resume.py",
+    "test_signals.py",
     "test_bench.py",
     "test_run.py",
     "test_contract_sharded.py",

@@ -118,18 +118,6 @@ def test_updates_are_those_of_clients_that_train_from_the_model_of_their_start(m
     np.testing.assert_allclose(models, Reference(method.partition(":")[0], mixing).run(50), rtol=2e-4, atol=2e-5)
 
 
-def test_staleness_in_a_queue_with_exponential_times_is_geometric():
-    """With size=1, the next to arrive is any of the M in training: P(s = k) = (1/M) (1 - 1/M)^k."""
-    count, m = 20_000, 10
-    sampler = arrivals(1, m, 10**6, clients=200)
-    staleness = np.concatenate([sampler.cohort(0, step).staleness for step in range(count)])
-    chances = (1 / m) * (1 - 1 / m) ** np.arange(30)
-    counts = np.bincount(staleness, minlength=30)[:30]
-    assert (np.abs(counts - count * chances) < 5 * np.sqrt(count * chances)).all()
-    seconds = sum(sampler.cohort(0, step).seconds for step in range(count))
-    assert seconds == pytest.approx(count * 2.0 / m, rel=0.05)
-
-
 def test_a_hinge_bends_after_b():
     weight = STALENESS.build("hinge:a=2,b=3")
     np.testing.assert_allclose([weight(staleness) for staleness in (0, 3, 5)], [1, 1, 1 / 5])

@@ -15,8 +15,8 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
-from tests.runs.disturbance import Disk, interrupted
 from tests.runs.disturbance import assert_same_outcome as same
+from tests.runs.disturbance import interrupted, small_disk
 from tests.small_runs import run_in
 
 
@@ -75,18 +75,15 @@ def open_files(directory):
 
 
 def test_a_full_disk_under_a_checkpoint_is_one_line(finished, tmp_path, capfd):
-    disk = Disk(tmp_path / "disk")
-    with disk.mounted() as allowed:
-        if not allowed:
-            pytest.skip("no disk may be mounted here")
-        disk.mount("remount,size=300k")
-        directory = disk.place / "run"
+    with small_disk(tmp_path / "disk") as resize:
+        resize("300k")
+        directory = tmp_path / "disk" / "run"
         with pytest.raises(StorageError) as caught:
             run_in(RUN, directory, keep_checkpoints=1)
         assert re.search(r"checkpoints/seed_[01] can't be written \(No space left on device\)", one_line(caught))
         assert capfd.readouterr() == ("", "")
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
-        disk.mount("remount,size=8m")
+        resize("8m")
         run_in(RUN, directory, keep_checkpoints=1)
         same(directory, finished[0])
 

@@ -14,9 +14,8 @@ from fedwin.residence.blockwise import Stored
 from fedwin.residence.saved import SnapshotRing
 from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import checkpoint
-from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.runs.disturbance import flags_of, interrupted, killed_at, started
+from tests.runs.disturbance import interrupted
 from tests.small_runs import leaves, lines, run_in, small
 
 PLACES = ("device", "host", "file")
@@ -161,15 +160,3 @@ def test_a_delay_in_a_file_has_the_bits_of_the_device(tmp_path):
         run(tmp_path / place, place, algorithm="ghb:tau=7", num_clients=20)
     same(tmp_path / "file", tmp_path / "device")
     assert isinstance(leaves(tmp_path / "file", 15)["state.inner.ring"], SnapshotRing)
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
-    changes = dict(table="file", window="file", num_rounds=400, num_clients=100, checkpoint_every=7, keep_rounds=[70])
-    whole = run(tmp_path / "whole", "file", **changes)
-    flags = flags_of({name: value for name, value in vars(SMALL).items() if value != getattr(Config(), name)} | changes)
-    delays = {0: 0.2, 70: 0.03, 280: 0.11}
-    kills = [killed_at(started(flags, tmp_path / "run"), tmp_path / "run", 0, *kill) for kill in delays.items()]
-    assert sum(kills) >= 2
-    run(tmp_path / "run", "file", **changes)
-    same(tmp_path / "run", whole, rounds=(70, 399, 400))

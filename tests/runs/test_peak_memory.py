@@ -10,17 +10,10 @@ import pytest
 from tests.runs.disturbance import ROOT, interrupted
 
 # 100 clients with 3.9 MB each.
-FLAGS = [
-    "--dataset=digits",
-    "--num_clients=100",
-    "--model=digits_mlp:hidden=13000",
-    "--num_rounds=4",
-    "--clients_per_round=2",
-    "--local_epochs=1",
-    "--rounds_per_dispatch=2",
-    "--checkpoint_every=2",
-    "--eval_every=4",
-]
+FLAGS = (
+    "--dataset=digits --num_clients=100 --model=digits_mlp:hidden=13000 --num_rounds=4 --clients_per_round=2 "
+    "--local_epochs=1 --rounds_per_dispatch=2 --checkpoint_every=2 --eval_every=4"
+).split()
 # Parts of the estimate: the table, the rows of a cohort, blocks on their way to and from the disk.
 SHARE = 1.3
 

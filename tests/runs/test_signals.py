@@ -1,21 +1,22 @@
-"""Ctrl-C and SIGTERM in real processes."""
+"""Ctrl-C, SIGTERM and SIGKILL in real processes, and Ctrl-C in a call of `fedwin.run`."""
 
 import signal
+import subprocess
 import time
 
 import pytest
 
+import fedwin
+from fedwin import jax_config
+from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.train import DispatchLength
-from tests.runs.disturbance import hears, started
+from tests.runs import test_dry_run, test_processes
+from tests.runs.disturbance import assert_same_outcome, flags_of, hears, killed_at, started
 
 FLAGS = (
-    "--dataset=digits",
-    "--num_clients=20",
-    "--partition=dirichlet:alpha=0",
-    "--clients_per_round=3",
-    "--model=digits_mlp:hidden=8",
-    "--strategy=chunked:k=1",
-)
+    "--dataset=digits --num_clients=20 --partition=dirichlet:alpha=0 --clients_per_round=3 "
+    "--model=digits_mlp:hidden=8 --strategy=chunked:k=1"
+).split()
 
 
 def until(process, text):
@@ -78,3 +79,41 @@ def test_dispatches_last_ten_seconds_at_most_unless_a_round_is_longer(per_round)
         length.add(planned[k], seconds)
         planned.append(length.next_rounds())
     assert planned[-1] * per_round > 4 or per_round > 2
+
+
+def test_killed_it_ends_with_the_same_bits(tmp_path):
+    setting = test_processes.SETTING | {"num_rounds": 240, "checkpoint_every": 40, "seeds": [0, 1]}
+    fedwin.run(fedwin.Config(**setting, out_dir=str(tmp_path / "whole")), quiet=True)  # with two devices, too
+    process = started(flags_of(setting), tmp_path / "run")
+    # The first seed has ended.
+    assert killed_at(process, tmp_path / "run", 1, 80), "the run ended before it could be killed: give it more rounds"
+    assert not (tmp_path / "run" / "summary.json").exists()
+    process = started(flags_of(setting), tmp_path / "run", subprocess.PIPE)
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0 and "resuming after round" in said, errors
+    assert_same_outcome(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("times, said", [(1, "saved after round 2, the same call resumes there"), (2, "the same call")])
+def test_ctrl_c_ends_a_call_in_one_line_and_the_same_call_resumes(tmp_path, capsys, monkeypatch, times, said):
+    monkeypatch.setattr(jax_config, "unused_cores", lambda: 4)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    setting = test_dry_run.SMALL | dict(num_rounds=4, eval_every=1, checkpoint_every=0)
+    config = fedwin.Config(**setting, out_dir=str(tmp_path / "run"))
+
+    def interrupt(round, seed, readouts):
+        for _ in range(times if round == 2 else 0):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match=said) as caught:
+        fedwin.run(config, quiet=True, on_eval=interrupt)
+    assert len(caught.traceback) == 2 and caught.value._render_traceback_() == [f"KeyboardInterrupt: {caught.value}"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    seen = []
+    summary = fedwin.run(config, on_eval=lambda round, seed, readouts: seen.append(round))
+    assert seen and seen == ([3, 4] if times == 1 else [0, 1, 2, 3, 4][5 - len(seen) :])
+    assert [line["round"] for line in read_lines(tmp_path / "run" / "metrics.jsonl")] == [0, 1, 2, 3, 4]
+    assert repr(summary).startswith("run ")
+    shown = [repr(fedwin.data.load("digits")), repr(fedwin.load(tmp_path / "run"))]
+    assert "1,400 training and 397 test examples\n" in shown[0] and "round 4\n  fedavg on digits" in shown[1]
+    assert "note: jax has one CPU device for 4 cores; fedwin.use_every_core() before" in capsys.readouterr().out
