@@ -19,6 +19,7 @@ SMALL = (
     "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --batch_size=32 "
     "--final_evals=2 --strategy=chunked:k=1"
 )
+LONG_NAME = 300 * "a"
 
 
 class Ended(NamedTuple):

@@ -9,7 +9,7 @@ from experiments import cli
 from experiments.cli import terminal
 from fedwin.callbacks import scores
 from tests.misuse import calls
-from tests.misuse.odd_files import LONG_NAME
+from tests.misuse.calls import LONG_NAME
 
 TWO = "compare --num_clients=20 --model=digits_mlp --methods=fedavg --methods="
 # Command line | what the line says.

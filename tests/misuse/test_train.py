@@ -3,7 +3,7 @@
 import pytest
 
 from tests.misuse import calls
-from tests.misuse.odd_files import LONG_NAME
+from tests.misuse.calls import LONG_NAME
 
 BASE = (
     "train --dataset=digits --model=digits_mlp --num_clients=20 --clients_per_round=2 --num_rounds=3 --out_dir=run"
@@ -74,6 +74,7 @@ FOLDERS = [
 ]
 DATA = [("--partition=csv:path=columns.csv", "columns.csv | user_id is missing")]
 CODE = [
+    ("--import=own/leaves.py", "leaves.py | SystemExit"),
     (f"--import={LONG_NAME}.py", "no such file"),
     (f"--import={LONG_NAME}", "no module of this name"),
     ("--import=own/number.py --algorithm=number", "algorithm 'number' | must return Algorithm, not int"),

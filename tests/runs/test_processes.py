@@ -61,7 +61,7 @@ class Processes:
         self.said = [directory.parent / f"{directory.name}_{process}.txt" for process in range(count)]
         self.started = []
         for process, path in enumerate(self.said):
-            line = [sys.executable, "-m", f"experiments.{binary}", f"--out_dir={directory}"]
+            line = [sys.executable, "-m", "experiments", binary, f"--out_dir={directory}"]
             if cluster:
                 line += ["--distributed"]
                 more |= slurm(process, count, port)
