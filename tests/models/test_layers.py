@@ -1,8 +1,6 @@
 """Normalization and dropout layers."""
 
 import functools
-import json
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +13,7 @@ from fedwin import testing
 from fedwin.models import layers
 from fedwin.models.convolution import Conv
 from fedwin.models.layers import BatchNorm, dropout
+from tests import golden_problems as golden
 
 
 @pytest.mark.parametrize("rate", [0.25, 0.5, 0.3])
@@ -31,10 +30,10 @@ def batch_norm(x, mask=None, train=True, stats=None):
 
 
 def test_golden_batch_norm_running_statistics():
-    golden = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "golden_ima_wsm.json").read_text())["g11_norm"]
-    _, updated = batch_norm(jnp.asarray(golden["batch"])[:, None])
-    np.testing.assert_allclose(updated["batch_stats"]["mean"], golden["running_mean_after"], rtol=1e-6)
-    np.testing.assert_allclose(updated["batch_stats"]["var"], golden["running_var_after_unbiased"], rtol=1e-6)
+    g = golden.load("golden_ima_wsm.json")["g11_norm"]
+    _, updated = batch_norm(jnp.asarray(g["batch"])[:, None])
+    np.testing.assert_allclose(updated["batch_stats"]["mean"], g["running_mean_after"], rtol=1e-6)
+    np.testing.assert_allclose(updated["batch_stats"]["var"], g["running_var_after_unbiased"], rtol=1e-6)
 
 
 def test_batch_norm_ignores_padded_rows():

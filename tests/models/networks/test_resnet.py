@@ -1,21 +1,18 @@
 """ResNet-20's shortcuts; ResNet-18's norms, pooling and statistics."""
 
-import json
-import pathlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedwin.models import build
 from fedwin.models.networks import resnet
+from tests import golden_problems as golden
 from tests.models.networks.common import CIFAR, abstract, batch_of, count
 
 
 def test_wsm_network_has_the_thesis_norms():
-    golden = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden_ima_wsm.json").read_text())["g11_norm"]
     variables = abstract(build("resnet18:variant=wsm", CIFAR, 10))
-    want = golden["resnet18_mixed_10_classes"]
+    want = golden.load("golden_ima_wsm.json")["g11_norm"]["resnet18_mixed_10_classes"]
     assert count(variables.params) == want["trainable"] and count(variables.stats) == want["batch_stats"]
     names = [p[-2].key for p, _ in jax.tree_util.tree_flatten_with_path(variables.params)[0] if p[-1].key == "scale"]
     assert names.count("bn") == 9 and names.count("gn") == 11

@@ -1,4 +1,4 @@
-"""The transformer against NumPy; causality, tied weights, its number of parameters."""
+"""The transformer against NumPy; causality, tied weights; what the vision transformer's patches and positions are."""
 
 import math
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin.models import build
+from fedwin.models.networks.transformer import patches_of
 from tests.models.networks.common import batch_of, drawn, run
 
 LENGTH, VOCAB, LAYERS, WIDTH, HEADS = 7, 11, 2, 12, 3
@@ -75,3 +76,30 @@ def test_logits_are_those_of_numpy_and_no_position_sees_later_ones(options):
     np.testing.assert_array_equal(logits[0, :4], logits[1, :4])
     np.testing.assert_array_equal(logits[0, :-1], logits[2, :-1])
     assert abs(logits[0, 4:] - logits[1, 4:]).max(-1).min() > 0.01
+
+
+SHAPE = (4, 6, 3)
+
+
+def test_patches_are_the_images_tiles_row_by_row():
+    images = np.random.default_rng(0).standard_normal((2, *SHAPE)).astype(np.float32)
+    found = patches_of(jnp.asarray(images), 2)
+    expected = [[image[i : i + 2, j : j + 2].reshape(-1) for i in (0, 2) for j in (0, 2, 4)] for image in images]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["token", "mean"])
+def test_only_positions_tell_where_a_patch_is(pool):
+    model = build(f"vit:patch=2,layers=1,width=8,heads=2,pool={pool}", SHAPE, 5)
+    # Larger weights than the initial ones, so that attention is far from uniform.
+    variables, batch = jax.tree.map(lambda x: 5 * x, drawn(model)), batch_of(SHAPE, 2)
+    # The image whose two rows of patches have changed places.
+    swapped = {"x": jnp.roll(batch["x"], 2, axis=1)}
+    nowhere = variables._replace(params=variables.params | {"positions": 0 * variables.params["positions"]})
+    logits = lambda v, b: np.asarray(run(model, v, b).logits)
+    np.testing.assert_allclose(logits(nowhere, swapped), logits(nowhere, batch), rtol=1e-4, atol=1e-6)
+    assert abs(logits(variables, swapped) - logits(variables, batch)).max() > 1e-3
+    # Every patch reaches the classifier: attention is not causal.
+    first = batch["x"].at[:, :2, :2].add(1.0), batch["x"].at[:, -2:, -2:].add(1.0)
+    assert all(abs(logits(variables, {"x": x}) - logits(variables, batch)).max() > 1e-4 for x in first)
