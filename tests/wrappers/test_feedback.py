@@ -1,13 +1,13 @@
-"""Averages that are fed back: identities at both ends, recursions in numpy, optax's schedule-free step."""
+"""Averages that are fed back: identities at both ends, and recursions in numpy."""
+
+import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from optax import contrib
 
 from fedwin import engine, observers, testing, wrappers
+from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from tests import golden_problems as golden
 from tests.algorithms.identities import problem, same
@@ -62,12 +62,13 @@ def test_imas_server_steps_from_the_mix_that_it_broadcast():
         same(golden.vector(runs[t].params), golden.vector(y), 1e-12)
 
 
+@functools.cache
 def fedavg_step():
     """Returns params -> params after a round of FedAvg in which all clients take part."""
     p = problem("one step full")
     algorithm = p.build("fedavg")
-    start = p.start(algorithm)
-    return lambda params: testing.trajectory(p, algorithm, 1, run=start._replace(params=params))[0].params
+    start, one = p.start(algorithm), functools.partial(engine.one_round, algorithm, {}, Strategy(1), p.n_max)
+    return jax.jit(lambda params: one(start._replace(params=params), p.store, p.cohort(0))[0].params)
 
 
 def mean_of(models):
@@ -89,6 +90,7 @@ def linear_from_round_2(z):
 RECURSIONS = {
     "feedback:window=3,feedback=0.4": (0.4, lambda z: mean_of((z[1:] or z)[-3:])),
     "primal:mu_y=0.7,mu_x=0.8": (0.7, exponential),
+    "schedule_free:beta=0.9": (0.9, lambda z: mean_of(z[1:] or z)),
     "schedule_free:beta=0.9,power=1,start=2": (0.9, linear_from_round_2),
 }
 
@@ -104,20 +106,6 @@ def test_clients_train_from_the_mix_and_the_server_steps_from_its_own_model(text
         z.append(jax.tree.map(lambda a, new, old: a + new - old, z[-1], plain(y), y))
         same(golden.vector(runs[t].params), golden.vector(z[-1]), 1e-12)
         same(golden.vector(seen[t]["model"].params), golden.vector(average(z)), 1e-12)
-
-
-def test_schedule_free_is_optaxs_for_one_gradient_per_round():
-    p = problem("one step full")
-    rate, plain = 0.5, fedavg_step()  # a step of FedAvg at a rate is SGD on the negative mean step
-    optimizer = contrib.schedule_free(optax.sgd(rate), rate, b1=0.9)
-    y = p.variables.params
-    state = optimizer.init(y)
-    _, seen = trained(f"fedavg:server_lr={rate}", "schedule_free:beta=0.9", variant="one step full")
-    for t in range(ROUNDS):
-        gradient = jax.tree.map(jnp.subtract, y, plain(y))
-        updates, state = optimizer.update(gradient, state, y)
-        y = optax.apply_updates(y, updates)
-        same(golden.vector(seen[t]["model"].params), golden.vector(contrib.schedule_free_eval_params(state, y)), 1e-11)
 
 
 def test_ima_with_feedback_refuses_to_mix_before_the_server():
