@@ -8,8 +8,9 @@ import pytest
 from jax import export
 
 from fedwin import engine, observers
-from fedwin.engine.strategy import STRATEGIES
-from fedwin.testing import federations
+from fedwin.engine.strategy import STRATEGIES, Strategy
+from fedwin.runs.seeds import broadcast_state
+from fedwin.testing import federations, problems
 
 
 @pytest.mark.parametrize("platform, name", [("tpu", "chunked:k=1"), ("cuda", "sharded:devices=2,k=0")])
@@ -52,3 +53,22 @@ def test_a_local_step_has_few_instructions(choice, most):
     compiled = engine.Dispatch(algorithm, {}, STRATEGIES.build("chunked:k=1")).compiled(*arguments, n_max=20)
     found = instructions_of_a_step(compiled.as_text())
     assert len(found) <= most, "\n".join(found)
+
+
+def test_the_rings_of_vmapped_seeds_are_written_in_place():
+    """Their numbers are compared in tests/runs/test_seeds.py."""
+    fed, rounds, seeds = federations.federation(equal=False), 4, range(3)
+    algorithm = federations.build("scaffold", fed)
+    seen = {"wima": observers.wima((observers.ReadOut("wima", 7),))}
+    run, store = federations.start(algorithm, seen, fed)
+    run = broadcast_state(run, len(seeds))
+    plans = [federations.cohorts(fed, rounds, seed=seed) for seed in seeds]
+    cohorts = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *plans)
+    options = federations.probe(), problems.compile_options()
+    dispatch = engine.VmappedDispatch(algorithm, seen, Strategy(), *options, partitions_differ=False)
+    test, flags = engine.evaluate.batches(fed.dataset.test, 16, 1), np.array([0, 1, 0, 1], bool)
+    text = dispatch.compiled(run, store, cohorts, test, rounds, flags, int(fed.sizes.max())).as_text()
+    ring = "f32[{},{},{}]".format(*run.observers["wima"].ring.shape)
+    lines = [line for line in text.splitlines() if ring in line]
+    assert [line for line in lines if "dynamic-update-slice" in line]
+    assert not [line for line in lines if " copy(" in line or " scatter(" in line]
