@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 import runpy
 import sys
@@ -16,8 +17,10 @@ from experiments import list as list_command
 from experiments.cli import helptext
 from fedwin.citations import citation
 from fedwin.files import locked
+from tests.misuse import calls
 from tests.misuse.calls import called, own_flags, own_settings
 from tests.refusals import refused
+from tests.small_runs import run_in, small
 
 OWN = '''
 from fedwin import ALGORITHMS, core, tree
@@ -162,3 +165,28 @@ def test_a_run_in_training_is_not_deleted(tmp_path):
         ended = called("runs", "--delete", "--yes", str(tmp_path))
     assert ended.status == 2 and "use" in ended.lines[0] and (tmp_path / "config.json").exists(), ended
     assert called("runs", "--delete", "--yes", str(tmp_path)).status == 0 and not tmp_path.exists()
+
+
+def test_no_code_is_imported_from_a_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_in(small(num_rounds=1), "run")
+    path, lines = tmp_path / "run" / "config.json", ("citation run", "figure labels run")
+    contents = json.loads(path.read_text())
+    contents["config"]["imports"] = ["foreign_code.py"]
+    path.write_text(json.dumps(contents))
+    (tmp_path / "run" / "SHA256SUMS").unlink()
+    (tmp_path / "foreign_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    for line in lines:
+        calls.refused(tmp_path, "run uses the code of foreign_code.py | --import=", *line.split())
+    assert not (tmp_path / "executed").exists()
+    for line in lines:
+        ended = called(*line.split(), "--import=foreign_code.py")
+        assert ended.status == 0 and (tmp_path / "executed").exists(), ended.lines
+
+
+@pytest.mark.parametrize("line", ["citation .", "figure labels .", "curves x.tar.xz"])
+def test_a_pipe_in_place_of_a_file_is_refused(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.json", "x.tar.xz", "stored.json"):
+        os.mkfifo(name)
+    calls.refused(tmp_path, "not the directory of a run" if " ." in line else "not a regular file", *line.split())

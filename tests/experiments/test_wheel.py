@@ -99,13 +99,7 @@ def test_fedjax_keeps_its_experiments(installed, tmp_path):
 
 
 def test_training_from_an_empty_folder(installed, tmp_path):
-    arguments = [
-        "--dataset=cifar10_synthetic:n=200,tests=40",
-        "--model=mlp",
-        "--partition=iid",
-        "--batch_size=10",
-        *SMALL,
-    ]
+    arguments = "--dataset=cifar10_synthetic:n=200,tests=40 --model=mlp --partition=iid --batch_size=10".split() + SMALL
     assert "fedavg" in run(installed / "fedwin", "train", *arguments, "--out_dir=mine", cwd=tmp_path)
     preset = ["--flagfile=digits_scaffold_wima", *SMALL, "--final_evals=1", "--partition=iid", "--out_dir=preset"]
     assert "wima50" in run(installed / "fedwin", "train", *preset, cwd=tmp_path)
