@@ -334,7 +334,7 @@ def test_fedadamw_is_the_papers_rule(blocks, double):
 
 
 def test_a_block_is_an_array_of_the_parameters():
-    p = testing.classification()
+    p = testing.quadratic([1.0], [[3.0, -1.0, 0.5]], np.zeros(3), steps=2, lr=0.1, schedule=[[0]])
     whole, means = (testing.trajectory(p, p.build(f"fedadamw:blocks={b}"), 1)[0].state[1].v for b in ("entry", "array"))
     for v, mean in zip(*map(jax.tree.leaves, (whole, means)), strict=True):
         assert v.size > 1 and mean.shape == ()

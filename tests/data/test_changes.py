@@ -58,7 +58,7 @@ EXPECTED = {
 def test_a_shift_is_that_of_numpy(name, level):
     images = np.random.default_rng(0).random((3, 7, 6, 2)).astype(np.float32)
     positions = jnp.array([4, 0, 9])
-    found = SHIFTS.build(name).change(jnp.asarray(images), jnp.float32(level), CLIENT_KEY, positions)
+    found = jax.jit(SHIFTS.build(name).change)(jnp.asarray(images), jnp.float32(level), CLIENT_KEY, positions)
     np.testing.assert_allclose(found, EXPECTED[name](images, level, CLIENT_KEY, positions), atol=2e-6)
     if not level:
         np.testing.assert_array_equal(found, images)
@@ -109,11 +109,11 @@ def test_asynchronous_clients_have_the_examples_of_their_start():
     changed = Changes(drift=drift, text="swap").applied(labels)
     server = ASYNCHRONOUS.build("buffer:concurrency=2", 2)
     late = asynchronous(changed, server, lambda: 2)
-    down = late.init(p.variables.params, RUN_KEY).own
+    down, client = late.init(p.variables.params, RUN_KEY).own, jax.jit(late.phases[0].client)
     for round, staleness in ((1, 0), (1, 1), (2, 1), (2, 2)):
         c = p.store.client(core.Cohort.of(0), key=RUN_KEY, round=round, state=(), stats=(), n_max=3)
         late_one = c._replace(info={RUN: jax.random.key_data(RUN_KEY)}, staleness=jnp.int32(staleness))
-        seen[round - staleness] = late.phases[0].client(down, late_one).message.tolist()
+        seen[round - staleness] = client(down, late_one).message.tolist()
     assert seen[0] == p.store.examples["y"][:3].tolist() != seen[1]
 
 
@@ -121,13 +121,14 @@ def test_test_examples_are_those_of_the_last_round():
     images = np.random.default_rng(2).random((2, 4, 4, 1)).astype(np.float32)
     batches = {"x": jnp.asarray(images[None]), "y": jnp.arange(2)[None]}
 
-    def seen(drift, feature, completed):
-        return Changes(drift=DRIFTS.build(drift, 2)).of_test(batches, jnp.int32(completed), RUN_KEY)[feature][0]
+    def seen(drift, feature):
+        of_test = jax.jit(Changes(drift=DRIFTS.build(drift, 2)).of_test)
+        return lambda completed: of_test(batches, jnp.int32(completed), RUN_KEY)[feature][0]
 
+    rotated, swapped = seen("rotate:round=3,degrees=90,rounds=2", "x"), seen("swap:round=3", "y")
     for completed, degrees in ((0, 0), (3, 0), (4, 45), (5, 90), (9, 90)):
-        found = seen("rotate:round=3,degrees=90,rounds=2", "x", completed)
-        np.testing.assert_allclose(found, numpy_rotation(images, degrees), atol=1e-5)
-    assert [seen("swap:round=3", "y", completed).tolist() for completed in (3, 4)] == [[0, 1], [1, 0]]
+        np.testing.assert_allclose(rotated(completed), numpy_rotation(images, degrees), atol=1e-5)
+    assert [swapped(completed).tolist() for completed in (3, 4)] == [[0, 1], [1, 0]]
 
 
 def long_tailed(partition, clients=None, factor=100.0):

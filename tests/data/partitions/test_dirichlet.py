@@ -103,7 +103,7 @@ def test_empirical_and_symmetric_agree_draw_for_draw_on_balanced_classes():
 
 @pytest.mark.parametrize("order", ["sequential", "rotate"])
 def test_block_draws_follow_the_one_at_a_time_law(order):
-    q, sizes, repeats = np.array([[0.5, 0.5, 0], [0, 0, 1.0], [0, 0.2, 0.8]]), [4, 3, 2], 1000
+    q, sizes, repeats = np.array([[0.5, 0.5, 0], [0, 0, 1.0], [0, 0.2, 0.8]]), [4, 3, 2], 500
     pool = np.repeat(np.arange(3), sizes)
     blocks, singles = [], []
     for seed in range(repeats):
