@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fedwin import analysis, losses
 from tests.analysis.common import DATA, RANDOM, array
@@ -23,33 +22,6 @@ def test_golden_g13_factors(same):
         same([ours.train_bias, ours.heter_bias], [g["train_bias"], g["heter_bias"]])
         same(ours.bound, g["jensen_bound"])
         assert not ours.plug_in
-
-
-def drawn(replicas=5, clients=4, examples=30, outputs=3, seed=0):
-    random = RANDOM(seed)
-    owner = random.permutation(np.concatenate([np.arange(clients), random.integers(0, clients, examples - clients)]))
-    return (
-        random.standard_normal((replicas, clients, examples, outputs)),
-        random.standard_normal((examples, outputs)),
-        owner,
-    )
-
-
-@pytest.mark.parametrize("weights", [None, (1, 2, 3, 4), (0, 0, 1, 0)])
-def test_the_terms_add_up(weights):
-    f, y, owner = drawn()
-    ours = analysis.factors(f, y, owner, weights)
-    total = ours.bias_squared + ours.variance + ours.covariance
-    np.testing.assert_allclose(total, ours.ensemble_loss, rtol=1e-12)
-    p = np.bincount(owner) if weights is None else np.array(weights)
-    p = p / p.sum()
-    cov = np.einsum("sknc,sjnc->kj", f - f.mean(0), f - f.mean(0)) / len(f) / len(y)
-    np.testing.assert_allclose(ours.variance, np.sum(p**2 * np.diag(cov)), rtol=1e-12)
-    np.testing.assert_allclose(ours.covariance, p @ cov @ p - np.sum(p**2 * np.diag(cov)), rtol=1e-9, atol=1e-14)
-    assert ours.bias_squared <= ours.bound
-    if weights is None:
-        split = p @ (p * ours.train_biases + (1 - p) * ours.heter_biases)
-        np.testing.assert_allclose(ours.bound, split, rtol=1e-12)
 
 
 def test_losses_of_clients_and_whose_examples_they_are():
