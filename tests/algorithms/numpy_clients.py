@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fedwin import core, engine, testing
+from tests.golden_problems import vector
 
 X = ([1.0, -0.5, 2.0], [0.3, 1.2], [-1.0, 0.4, 0.8, 1.5])
 Y = ([1.0, 0.5, -1.0], [2.0, 2.5], [0.2, -0.7, 1.1, 0.0])
@@ -54,10 +55,6 @@ def shares(cohort, weighting="samples"):
 
 def fedavg(x, cohort):
     return shares(cohort) @ np.array([descend(x, i) for i in cohort])
-
-
-def vector(params):
-    return np.array([params["features"]["kernel"], params["classifier"]["bias"]])
 
 
 def row(table, i):

@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 from experiments import citation as citation_command
-from experiments import cli
+from experiments import cli, readme
 from experiments import list as list_command
 from experiments.cli import helptext
 from fedwin.citations import citation
@@ -22,23 +22,9 @@ from tests.misuse.calls import called, own_flags, own_settings
 from tests.refusals import refused
 from tests.small_runs import run_in, small
 
-OWN = '''
-from fedwin import ALGORITHMS, core, tree
-
-
-@ALGORITHMS.register("halfway", down="1", up="1", server="1", client="0")
-def halfway(setting, solve, *, share=0.5):
-    """x <- x + share (mean - x)."""
-
-    def client(params, c):
-        y = solve(params, c)
-        return core.Update({"delta": core.mean(tree.sub(y.params, params), c.size)}, stats=y.stats, metrics=y.metrics)
-
-    def server(params, state, total, round):
-        return tree.axpy(share, total["delta"].value, params), state
-
-    return core.algorithm(client, server)
-'''
+# The method that the guide writes.
+GUIDE = (readme.GUIDE / "own_algorithm.md").read_text()
+OWN = re.search(r"<!-- file: halfway.py -->\n```python\n(.*?)```", GUIDE, re.S)[1]
 
 
 def test_alone_it_names_its_subcommands(capsys):
