@@ -14,7 +14,6 @@ from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.runs.disturbance import assert_same_to_rounding
 from tests.small_runs import lines, placed, run_in, small
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
@@ -145,17 +144,6 @@ def test_a_clock_changes_nothing_else(whole, tmp_path):
     run_in(SMALL, tmp_path / "none", clock="")
     without = [{name: v for name, v in line.items() if name != "simulated_seconds"} for line in lines(whole[0], seed=0)]
     assert lines(tmp_path / "none", seed=0) == without
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{"strategy": "vmapped"}, {"strategy": "chunked:k=2"}, {"seeds_at_once": 2}], ids=str
-)
-def test_ways_to_compute_have_the_same_work_and_times(whole, tmp_path, changes):
-    run_in(SMALL, tmp_path / "other", seeds=[1, 0], **changes)
-    times = lambda directory, seed: [line["simulated_seconds"] for line in lines(directory, seed)]
-    assert_same_to_rounding(tmp_path / "other", whole[0], 0, rtol=1e-4, accuracy=0.01)
-    assert times(tmp_path / "other", 0) != times(tmp_path / "other", 1)
 
 
 @pytest.mark.slow

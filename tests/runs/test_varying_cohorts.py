@@ -68,10 +68,12 @@ def test_an_empty_round_repeats_the_model(tmp_path):
     scope="module", params=[("poisson", 0.4), ("weighted", 0.4), ("markov:up=0.02,down=0.3", 0.0)], ids=lambda p: p[0]
 )
 def plain(request, tmp_path_factory):
-    """A configuration with some sampler, and the directory of its run."""
+    """A configuration with a sampler and all that varies with clients and rounds, and the directory of its run."""
     sampling, dropout = request.param
-    config = dataclasses.replace(SMALL, sampling=sampling, dropout=dropout, partition="dirichlet:alpha=0.3")
-    directory = tmp_path_factory.mktemp("plain") / "run"
+    changes = dict(sampling=sampling, dropout=dropout, partition="dirichlet:alpha=0.3", local_work="uniform:low=0.1")
+    changes |= dict(clock="bandwidth:up=1e5,down=1e6,compute=0.01", client_shift="noise:std=0.3", drift="swap:round=6")
+    changes |= dict(val_fraction=0.2, eval_val=True, eval_clients="all", eval_clients_every=5, personalize=["finetune"])
+    config, directory = dataclasses.replace(SMALL, **changes), tmp_path_factory.mktemp("plain") / "run"
     run_in(config, directory)
     return config, directory
 
@@ -83,7 +85,7 @@ def plain(request, tmp_path_factory):
         {"table": "file", "window": "file"},
         {"table": "host", "window": "host", "examples": "stream"},
         {"strategy": "vmapped"},
-        {"strategy": "sharded:devices=2,k=1"},
+        {"strategy": "sharded:devices=2,k=1", "examples": "stream"},
         {"seeds": [0, 1], "seeds_at_once": 2},
         {"rounds_per_dispatch": 3},
     ],
@@ -92,7 +94,7 @@ def plain(request, tmp_path_factory):
 def test_paths_agree(plain, tmp_path, changes):
     config, directory = plain
     run_in(config, tmp_path, **changes)
-    assert_same_to_rounding(tmp_path, directory, 0, rtol=1e-5, accuracy=0.01)
+    assert_same_to_rounding(tmp_path, directory, 0, rtol=1e-4, accuracy=0.05)
     if changes.keys() & {"table", "window"}:
         assert lines(tmp_path) == lines(directory)
 
