@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from fedwin.algorithms.anchors import anchor_loss, class_means
+from fedwin.algorithms.fedfa import anchor_loss, class_means
 from tests.algorithms.identities import classifier_runs, leaves, same
 from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, flat, problem
 from tests.refusals import refused
