@@ -42,10 +42,8 @@ def problem():
     )
     draw = np.random.default_rng(0)
     examples = {"x": draw.normal(size=(6, 4)).astype(np.float32), "y": np.arange(6, dtype=np.int32) % CLASSES}
-    number = jnp.zeros((), jnp.int32)
-    client = jax.tree.map(jnp.asarray, make_store(examples, [6])).client(
-        id=number, row=0, slot=number, key=jax.random.key(0), round=number, state=(), stats=(), n_max=6
-    )
+    store, place = jax.tree.map(jnp.asarray, (make_store(examples, [6]), core.Cohort.of(0)))
+    client = store.client(place, key=jax.random.key(0), round=place.ids, state=(), stats=(), n_max=6)
     return setting, solve, model.init(jax.random.key(1)), client
 
 
