@@ -39,6 +39,7 @@ FEDERATIONS = {
 } | {
     "fashion_alpha0": FASHION | Fields(partition="dirichlet:alpha=0"),
     "fashion_alpha005": FASHION | Fields(partition="dirichlet:alpha=0.05"),
+    "fashion_alpha05": FASHION | Fields(partition="dirichlet:alpha=0.5"),
     # With IMA's momentum and decays, and with WSM's skew and local epochs. Rates that were searched with a variant of
     # these tables, IMA or WSM itself, are those of fashion_shards_ima and fashion_20_wsm.
     "fashion_shards": FASHION | Fields(partition="shards:per_client=2", local_epochs=1),

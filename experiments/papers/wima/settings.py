@@ -25,7 +25,7 @@ DIGITS = Fields.of(
     "dataset=digits num_clients=100 clients_per_round=10 model=digits_mlp num_rounds=150 local_epochs=3 "
     "batch_size=7 client_lr=0.05"
 )
-# Where no rates were searched on Fashion-MNIST: the digits' coarse search, as in `fedwin compare`.
+# With batches of 20, for which no rates were searched: the digits' coarse search, as in `fedwin compare`.
 FASHION = standin.FASHION | {"client_lr": 0.05}
 
 
@@ -41,7 +41,7 @@ def cifar(name: str, data: str, alpha: str, trend: Fields) -> Variation:
 CIFAR10_0 = cifar("cifar10_alpha0", "10", "0", standin.fields("alpha0"))
 CIFAR10_005 = cifar("cifar10_alpha005", "10", "0.05", standin.fields("alpha005"))
 CIFAR100_0 = cifar("cifar100_alpha0", "100", "0", standin.fields("fashion_alpha0"))
-CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", FASHION)
+CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", standin.fields("fashion_alpha05"))
 # Of SHAKESPEARE tokens are counted as FedJAX does, which the paper's code base reports.
 PAM, FEMNIST, SHAKESPEARE, LANDMARKS = columns("wima")
 
@@ -54,7 +54,7 @@ def windowed(
 ) -> Variation:
     """Returns a variant that is read through a window, at trend scale through a small one.
 
-    Of runs of 100 rounds: those of the stand-in of CIFAR-10 are long enough for the paper's.
+    The small one is for runs of 100 rounds; those of CIFAR-10's stand-in are long enough for the paper's.
     """
     read, trend_read = f"wima:window={size}{more}", f"wima:window={small}{more}"
     return Variation(name, label, printed=printed, read=read, trend_read=trend_read, **about)

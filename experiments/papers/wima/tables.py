@@ -69,9 +69,9 @@ def _part(part: str, printed: str) -> Variation:
 
 
 TABLE5_ROWS = (settings.METHODS[0].merged(batch_size=20),)
-# No rate was searched on Fashion-MNIST with batches of 20.
 CIFAR100_0 = settings.cifar("cifar100_alpha0", "100", "0", settings.FASHION)
-TABLE5_COLUMNS = (settings.CIFAR10_0, settings.CIFAR10_005, CIFAR100_0, settings.CIFAR100_05)
+CIFAR100_05 = settings.cifar("cifar100_alpha05", "100", "0.5", settings.FASHION)
+TABLE5_COLUMNS = (settings.CIFAR10_0, settings.CIFAR10_005, CIFAR100_0, CIFAR100_05)
 TABLE5_VARIANTS = (_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all"))
 TABLE5 = settings.item(
     name="wima/table5",
