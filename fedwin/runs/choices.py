@@ -96,7 +96,7 @@ def own_parts(config: Config) -> dict[str, Callable]:
 
 
 def algorithm_choice(options: ServerOptions) -> Choice:
-    """Returns the algorithm with --server_lr and --weighting; UserError if it is unknown, lacks them or has others."""
+    """Returns the algorithm with --server_lr and --weighting among its parameters; UserError if it can't have them."""
     choice = ALGORITHMS.check(options.algorithm)
     known = ALGORITHMS.options(choice.name)
     for name, value in (("server_lr", options.server_lr), ("weighting", options.weighting)):
@@ -111,7 +111,7 @@ def algorithm_choice(options: ServerOptions) -> Choice:
 
 
 def model_choice(options: ModelOptions) -> Choice:
-    """Returns --model, with the dtype of --precision if it has one; UserError for another, or one without effect."""
+    """Returns --model, with the dtype of --precision if the network has one; UserError if the two do not agree."""
     choice = MODELS.check(options.model)
     has_dtype = "dtype" in MODELS.options(choice.name)
     if options.precision == "bfloat16" and not has_dtype:
@@ -124,7 +124,7 @@ def model_choice(options: ModelOptions) -> Choice:
 
 
 def batch_size(options: LocalOptions, largest: int) -> int:
-    """Returns --batch_size, at most the largest client's examples; UserError beyond 32-bit positions."""
+    """Returns the size of local batches; UserError if positions in a client's training do not fit into 32 bits."""
     size = min(options.batch_size, largest) if options.batching == "epoch" else options.batch_size
     batches = Batches(size, options.batching)
     flag, places = "local_epochs", batches.places(largest, options.local_epochs)
