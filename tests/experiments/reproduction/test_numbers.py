@@ -204,7 +204,7 @@ def test_a_figure_of_models_has_numbers_that_claims_compare(tmp_path):
 
     def said(by_seed):
         figure_files.write(path, {"kind": "plane", "readings": by_seed}, "")
-        return [str(each).replace(", with digits for CIFAR-10", "") for each in figure_verdicts(one, "trend", path)]
+        return [str(each).replace(", with CIFAR-10 at 16x16", "") for each in figure_verdicts(one, "trend", path)]
 
     assert said({"7": found}) == ["too few seeds: 0.100 nats higher, 1 seed", "too few seeds: -1.00 points, 1 seed"]
     assert said({str(seed): found for seed in range(5)}) == [
