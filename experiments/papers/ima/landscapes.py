@@ -9,8 +9,8 @@ from . import settings
 
 # Every one of 10 clients in every round.
 ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
-SHARES_OF_DIGITS = settings.DIGITS | {"partition": settings.SHARDS, "lr_decay": 0.0}
-CROSS_SILO = Variation("cross_silo", paper=settings.PLAIN.paper, trend=SHARES_OF_DIGITS).merged(**ALL_OF_TEN)
+DIGITS_SHARDS = settings.DIGITS | {"partition": settings.SHARDS, "lr_decay": 0.0}
+CROSS_SILO = Variation("cross_silo", paper=settings.PLAIN.paper, trend=DIGITS_SHARDS).merged(**ALL_OF_TEN)
 # Figure 8 has half as many rounds.
 CROSS_SILO_HALF = Variation(
     "cross_silo_half",
