@@ -29,6 +29,8 @@ ALPHAS = ("0", "0.05", "0.1", "0.2", "0.4", "0.6")
 PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for alpha in ALPHAS} | {
     "iid": "dirichlet:alpha=10000"
 }
+# IMA's clients, rounds and epochs.
+IMA16 = CIFAR16 | Fields.of("num_rounds=400 clients_per_round=10 local_epochs=5 batch_size=50 final_evals=20")
 # Clients per round; names of federations have it unless it is the first.
 COHORTS = (10, 3, 15, 20, 50)
 FEDERATIONS = {
@@ -40,12 +42,11 @@ FEDERATIONS = {
     "fashion_alpha0": FASHION | Fields(partition="dirichlet:alpha=0"),
     "fashion_alpha005": FASHION | Fields(partition="dirichlet:alpha=0.05"),
     "fashion_alpha05": FASHION | Fields(partition="dirichlet:alpha=0.5"),
-    # With IMA's momentum and decays, CIFAR-10 with its rounds and epochs too; with WSM's skew and local epochs. Rates
-    # that were searched with IMA or WSM itself are those of shards_ima, fashion_shards_ima and fashion_20_wsm.
-    "shards": CIFAR16
-    | Fields.of(
-        "num_rounds=400 clients_per_round=10 local_epochs=5 batch_size=50 final_evals=20 partition=shards:per_client=2"
-    ),
+    # With IMA's momentum and decays; with WSM's skew and local epochs. Rates that were searched with IMA or WSM itself
+    # are those of shards_ima, yurochkin_ima, fashion_shards_ima and fashion_20_wsm.
+    "shards": IMA16 | Fields(partition="shards:per_client=2"),
+    # Evaluated often, as rounds to a target are read off its runs.
+    "yurochkin": IMA16 | Fields(partition="yurochkin:alpha=0.1,min_size=2", eval_every=4),
     "fashion_shards": FASHION | Fields(partition="shards:per_client=2", local_epochs=1),
     "fashion_20": FASHION | Fields.of("num_clients=20 clients_per_round=2 num_rounds=60 batch_size=64 augment=none"),
     "mnist_writers": Fields.of(
@@ -127,11 +128,12 @@ def item(
     columns: tuple[Variation, ...],
     variants: tuple[Variation, ...] = (Variation("base"),),
     overrides: tuple[Override, ...] = (),
+    cifar16: str = TEXT,
     **about: Any,
 ) -> Item:
     """Returns an Item whose cells of the stand-in have searched algorithms and rates, which `overrides` precede."""
     own = (*overrides, *_overrides(columns, rows, variants))
-    text = described(columns, rows)
+    text = described(columns, rows, cifar16)
     return Item(rows=rows, columns=columns, variants=variants, overrides=own, cifar16=text, **about)
 
 
@@ -144,8 +146,8 @@ def _rate(federation: str, row: Variation) -> Variation:
     return Variation(name, trend=Fields(algorithm=algorithm, client_lr=rate))
 
 
-def described(columns: Iterable[Variation], rows: Iterable[Variation]) -> str:
-    """Returns the stand-in in words, with the methods of a table that are absent for want of a rate."""
+def described(columns: Iterable[Variation], rows: Iterable[Variation], text: str = TEXT) -> str:
+    """Returns a stand-in in words, with the methods of a table that are absent for want of a rate."""
     titles = {row.name: row.title for row in rows}
     absent = []
     for column in columns:
@@ -154,4 +156,4 @@ def described(columns: Iterable[Variation], rows: Iterable[Variation]) -> str:
         without = [title for name, title in titles.items() if name not in known]
         if without:
             absent.append(f"{column.title}: {'all' if len(without) == len(titles) else ', '.join(without)}")
-    return TEXT + (f" Absent, because no rate was searched: {'; '.join(absent)}." if absent else "")
+    return text + (f" Absent, because no rate was searched: {'; '.join(absent)}." if absent else "")

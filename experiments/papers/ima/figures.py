@@ -19,11 +19,11 @@ FIGURE5 = settings.item(
 
 
 # Figures 6 and 7: one parameter along the axis.
-def _sweep(name: str, axis: str, columns: tuple[Variation, ...], **more: Any) -> Item:
+def _sweep(name: str, axis: str, columns: tuple[Variation, ...], base: Variation = settings.SWEPT, **more: Any) -> Item:
     """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares."""
     return settings.item(
         name=name,
-        base=settings.SWEPT,
+        base=base,
         rows=(settings.FEDAVG,),
         columns=columns,
         draw="sweep",
@@ -62,6 +62,7 @@ FIGURE6B = _sweep(
     "ima/figure6b",
     "share of clients per round",
     tuple(_at_share(share) for share in SHARES),
+    settings.SWEPT_DIGITS,
     variants=COMPARED,
 )
 
@@ -70,6 +71,7 @@ FIGURE6C = _sweep(
     "ima/figure6c",
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
+    settings.SWEPT_DIGITS,
     variants=COMPARED,
 )
 
@@ -83,15 +85,8 @@ FIGURE7A = _sweep(
 )
 
 WINDOWS = (1, 3, 5, 10, 20)
-# Large windows take longer to fill, as a share of the few rounds at trend scale.
-FILLING = {10: 0.2, 20: 0.2}
 FIGURE7B = _sweep(
     "ima/figure7b",
     "window P",
-    tuple(
-        settings.averaging(
-            f"w{size}", f"P = {size}", window=size, earlier=FILLING.get(size, settings.EARLIER), x=float(size)
-        )
-        for size in WINDOWS
-    ),
+    tuple(settings.averaging(f"w{size}", f"P = {size}", window=size, x=float(size)) for size in WINDOWS),
 )
