@@ -18,15 +18,15 @@ BASE = Variation(
     ),
     trend=Fields(final_evals=20),
 )
-CIFAR16 = (
+TEXT = (
     "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, split over 100 clients; "
     "LeNet-5 with convolutions of 16 and 32 channels and one hidden layer of 64; 400 rounds of five epochs of batches "
     "of 50, as in the paper; accuracies of 5,000 test images. Rates, and coefficients, are the best of papers/"
     "rates.csv for the method and partition, searched with decay."
 )
 # All tables and figures have these unless they name others.
-item = functools.partial(standin.item, base=BASE, seeds=SEEDS, cifar16=CIFAR16)
-analysis = functools.partial(Analysis, seeds=SEEDS, cifar16=CIFAR16)
+item = functools.partial(standin.item, base=BASE, seeds=SEEDS, cifar16=TEXT)
+analysis = functools.partial(Analysis, seeds=SEEDS, cifar16=TEXT)
 # The handwritten digits: 4 of 40 clients, five local epochs as in the paper, 120 rounds.
 DIGITS = Fields.of(
     "dataset=digits num_clients=40 clients_per_round=4 model=digits_mlp num_rounds=120 batch_size=10 client_lr=0.05"
