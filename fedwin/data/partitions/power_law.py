@@ -1,12 +1,14 @@
 """Client sizes by a power law and few classes per client."""
 
+from typing import Annotated
+
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.pack import check_counts, labels_of
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
-from fedwin.registry.ranges import NonNegative, PositiveInt
+from fedwin.registry.ranges import PositiveInt, Range
 
 
 @PARTITIONS.register("power_law", paper="li2020federated")
@@ -17,7 +19,7 @@ def power_law(
     *,
     classes: PositiveInt = 2,
     least: PositiveInt = 5,
-    sigma: NonNegative = 2.0,
+    sigma: Annotated[float, Range(0, 100)] = 2.0,  # exp(100 N(0, 1)) is still a float
 ) -> Partition:
     """Gives client k examples of the classes c = k, ..., k + s - 1 (mod C), in log-normal shares.
 
