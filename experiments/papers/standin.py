@@ -1,4 +1,4 @@
-"""Stand-ins at trend scale, CIFAR-10 at 16x16 and Fashion-MNIST: federations, and the searched rate of every method.
+"""Stand-ins at trend scale: federations of CIFAR-10 at 16x16 and others, and the searched rate of every method.
 
 Rates are searched per federation and method; a cell without one is absent. To add a method, add lines to rates.csv.
 """
@@ -24,6 +24,8 @@ CENTRALIZED = 54.1
 FASHION = Fields.of(
     "dataset=fmnist eval_examples=2000 num_clients=100 clients_per_round=10 model=mlp num_rounds=100 batch_size=50"
 )
+# The handwritten digits: a hidden layer of 64.
+DIGITS = Fields.of("dataset=digits num_clients=100 model=digits_mlp num_rounds=150 local_epochs=3 batch_size=7")
 
 ALPHAS = ("0", "0.05", "0.1", "0.2", "0.4", "0.6")
 PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for alpha in ALPHAS} | {
@@ -49,6 +51,9 @@ FEDERATIONS = {
     "yurochkin": IMA16 | Fields(partition="yurochkin:alpha=0.1,min_size=2", eval_every=4),
     "fashion_shards": FASHION | Fields(partition="shards:per_client=2", local_epochs=1),
     "fashion_20": FASHION | Fields.of("num_clients=20 clients_per_round=2 num_rounds=60 batch_size=64 augment=none"),
+    "digits_m3": DIGITS | Fields(partition="dirichlet:alpha=0", clients_per_round=3),
+    "digits_m10": DIGITS | Fields(partition="dirichlet:alpha=0", clients_per_round=10),
+    "digits_m20": DIGITS | Fields(partition="dirichlet:alpha=0", clients_per_round=20),
     "mnist_writers": Fields.of(
         "dataset=mnist_writers partition=natural clients_per_round=10 model=mlp num_rounds=100 batch_size=10 "
         "batching=repeat"
@@ -56,12 +61,13 @@ FEDERATIONS = {
 }
 
 # rates.csv: what was tried, and the mean accuracy (%) over the last 50 of 1,000 rounds (IMA's CIFAR-10: 20 of 400;
-# Fashion-MNIST: 30 of 100 or 60, IMA's shards 20; MNIST: 30 of 100) on examples that clients hold out (a fifth of each,
-# WSM's and the writers' a tenth; but for the writers, as many local steps as without), over `seeds` seeds from 100 on.
-# Rates, 0.0002, 0.0005, 0.001 and so on, give the best a lower and a higher neighbor; two other values of a coefficient
-# follow at the best rate (with cohorts of three, alpha = 0.05 or 0.1, for IMA, on Fashion-MNIST and MNIST, and for
-# FedDyn, FedACG, AdaBest and FedCM with one class per client, the best's neighbors in both). Settings with three seeds
-# (GHB: four) were the best two of seed 100, or within half a point; the best of them is run. 0: diverged.
+# Fashion-MNIST: 30 of 100 or 60, IMA's shards 20; MNIST: 30 of 100; digits: 30 of 150) on examples that clients hold
+# out (a fifth of each, WSM's and the writers' a tenth; but for the writers, as many local steps as without), over
+# `seeds` seeds from 100 on. Rates, 0.0002, 0.0005, 0.001 and so on, give the best a lower and a higher neighbor; two
+# other values of a coefficient follow at the best rate (with cohorts of three, alpha = 0.05 or 0.1, for IMA, on
+# Fashion-MNIST, MNIST and digits, and for FedDyn, FedACG, AdaBest and FedCM with one class per client, the best's
+# neighbors in both). Settings with three seeds (GHB: four) were the best two of seed 100, or within half a point; the
+# best of them is run. 0: diverged. alpha0_tau1 and so on have GHB's rates for spans (`ghb/figure3`).
 TRIED = lines_of(FOLDER / "rates.csv")
 # Federation -> method -> (algorithm, local rate), the most accurate with most seeds.
 RATES: dict[str, dict[str, tuple[str, float]]] = collections.defaultdict(dict)
@@ -70,12 +76,13 @@ for (_federation, _method), _best in best_of(TRIED, "federation", "method").item
 # Method -> its name in tables of our own.
 LABELS = {line["method"]: line["label"] for line in TRIED}
 
-TEXT = (
-    "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, 100 for each of 100 clients; LeNet-5 with "
-    "convolutions of 16 and 32 channels and one hidden layer of 64; batches of 20, one local epoch, 1,000 rounds; "
-    "accuracies of 5,000 test images. Rates, and some coefficients, are the best of papers/rates.csv for the method "
-    "and column, on examples that clients hold out."
+# The stand-in of CIFAR-10; how clients train goes between the braces.
+IN_WORDS = (
+    "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, over 100 clients; LeNet-5 with "
+    "convolutions of 16 and 32 channels and one hidden layer of 64; {}; accuracies of 5,000 test images. Rates, and "
+    "some coefficients, are the best of papers/rates.csv for the method and clients, on examples that these hold out."
 )
+TEXT = IN_WORDS.format("batches of 20, one local epoch, 1,000 rounds")
 
 
 def fields(federation: str) -> Fields:

@@ -23,8 +23,8 @@ from .numbers import CHANCE_FACTOR, Position, Value
 
 # Fewer seeds give no verdict.
 LEAST_SEEDS = 5
-# Data sets of stand-ins where rates were searched in few federations; in others they are the digits' or the paper's.
-UNSEARCHED = {"fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
+# Data sets of stand-ins with searched rates for few federations; others have one coarse search's, or the paper's.
+UNSEARCHED = {"digits": "the digits", "fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
 
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 NOT_COMPARABLE, FEW_SEEDS, NOT_TESTED = "not comparable", "too few seeds", "not tested"

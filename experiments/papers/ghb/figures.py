@@ -5,7 +5,6 @@ import dataclasses
 from .. import standin
 from ..items import Item, Sketch, Variation
 from ..measures import MeanLast, Measure, RoundsTo
-from ..scales import MAIN_JOB
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 from . import settings, tables
@@ -52,29 +51,32 @@ FIGURE2 = settings.item(
     draw="curves",
 )
 
-# Figure 3: tau -> the one that stands in for it where 3 of 100 clients take part, not 10: 33 is 1 / C there.
-TAUS = {1: 1, 2: 7, 5: 17, 10: 33, 20: 66, 40: 132}
-# Where tau = 1 fails: the setting of the main job.
-HETEROGENEOUS = MAIN_JOB | {"eval_every": 10}
-# Momentum of the released configuration.
-BETA = 0.9
+# Figure 3
+TAUS = (1, 2, 5, 10, 20, 40)
 
 
 def _at_tau(column: Variation, tau: int) -> Variation:
+    algorithm, rate = standin.RATES["alpha0" if tau == 10 else f"alpha0_tau{tau}"]["ghb"]
     return dataclasses.replace(
         column,
         name=f"{column.name}_tau{tau}",
         label=f"{column.label}, tau = {tau}",
-        paper=column.paper | {"algorithm": f"ghb:tau={tau},beta={BETA}"},
-        trend=HETEROGENEOUS | {"algorithm": f"ghb:tau={TAUS[tau]},beta={BETA}"},
+        paper=column.paper | {"algorithm": f"ghb:tau={tau},beta=0.9"},
+        trend=standin.FEDERATIONS["alpha0"] | {"algorithm": algorithm, "client_lr": rate},
         absent=column.absent if column.name == "cifar10_noniid" else "one stand-in shows it",
         x=float(tau),
         group=column.label,
     )
 
 
+def _searched(row: Variation, place: str, method: str) -> Variation:
+    """Returns a row with the algorithm and rate that were searched for a method."""
+    algorithm, rate = standin.RATES[place][method]
+    return dataclasses.replace(row, trend=Fields(algorithm=algorithm, client_lr=rate), trend_replaces=True, printed=())
+
+
 # The flat lines are the same runs at every tau.
-FLAT = tuple(dataclasses.replace(settings.BY_NAME[name], printed=()) for name in ("fedavg", "local_ghb", "fedhbm"))
+FLAT = tuple(_searched(settings.BY_NAME[name], "alpha0", name) for name in ("fedavg", "local_ghb", "fedhbm"))
 FIGURE3 = settings.item(
     name="ghb/figure3",
     rows=(Variation("ghb", "GHB"), *FLAT),
@@ -98,7 +100,7 @@ FIGURE4A = settings.item(
             "stackoverflow",
             "Stack Overflow",
             settings.STACKOVERFLOW.paper,
-            settings.FEWER_CLIENTS | {"partition": "dirichlet:alpha=0"},
+            standin.fields("digits_m3"),
             trend_replaces=True,
         ),
     ),
@@ -132,7 +134,7 @@ def _pretrained(column: Variation, backbone: Fields) -> Variation:
     )
 
 
-# Figures 6 and 8 have this stand-in, too: no rates were searched for their parameters.
+# Figure 8 has this stand-in, too: no rates were searched for its decays.
 SCRATCH = (
     _scratch(settings.LENET_SILO[0], None),
     _scratch(settings.LENET_SILO[2], FASHION | {"partition": settings.LENET_SILO[2].paper["partition"]}),
@@ -150,20 +152,26 @@ FIGURE4B = settings.item(
 
 FIGURE5 = Sketch(name="ghb/figure5", why="it is a drawing of the idea")
 
-# Figure 6
-BETAS = ("0", "0.9", "0.99", "1")
+# Figure 6: beta -> federation and method whose rate was searched; without momentum FedHBM is FedAvg.
+BETAS = {
+    "0": ("alpha0", "fedavg"),
+    "0.9": ("alpha0_beta09", "fedhbm"),
+    "0.99": ("alpha0_beta099", "fedhbm"),
+    "1": ("alpha0", "fedhbm"),
+}
+
+
+def _at_beta(beta: str) -> Variation:
+    name = f"beta{beta}".replace(".", "")
+    return _searched(Variation(name, f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}")), *BETAS[beta])
+
+
 FIGURE6 = settings.item(
     name="ghb/figure6",
-    rows=tuple(
-        Variation(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
-        for beta in BETAS
-    ),
+    rows=tuple(map(_at_beta, BETAS)),
     columns=(
-        # On the stand-in of CIFAR-10 no rate was searched for beta below 1.
-        dataclasses.replace(
-            settings.LENET_SILO[0], trend=settings.DIGITS | {"partition": settings.LENET_SILO[0].paper["partition"]}
-        ),
-        SCRATCH[1],
+        dataclasses.replace(settings.LENET_SILO[0], trend=standin.FEDERATIONS["alpha0"]),
+        dataclasses.replace(settings.LENET_SILO[2], absent="one stand-in shows it"),
     ),
     draw="curves",
 )

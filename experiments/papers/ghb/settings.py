@@ -17,9 +17,6 @@ item = functools.partial(standin.item, base=BASE, seeds=SEEDS)
 CROSS_SILO, CROSS_DEVICE = ("variant", "cross_silo"), ("variant", "cross_device")
 ACCURACY = ("metric", "test_accuracy_pct")
 
-# The handwritten digits stand in for other data sets than CIFAR; 3 of 100 clients for cross-device.
-DIGITS = wima.DIGITS
-FEWER_CLIENTS = DIGITS | {"clients_per_round": 3}
 LENET = Fields(model="lenet5", augment="crop_flip", batch_size=64, client_lr=0.01, weight_decay=0.001)
 RESNET = Fields(model="resnet20", augment="crop_flip", batch_size=64, client_lr=0.01, weight_decay=1e-5)
 SILO = Fields(num_clients=100, clients_per_round=10)

@@ -18,12 +18,7 @@ BASE = Variation(
     ),
     trend=Fields(final_evals=20),
 )
-TEXT = (
-    "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, split over 100 clients; "
-    "LeNet-5 with convolutions of 16 and 32 channels and one hidden layer of 64; 400 rounds of five epochs of batches "
-    "of 50, as in the paper; accuracies of 5,000 test images. Rates, and coefficients, are the best of papers/"
-    "rates.csv for the method and partition, searched with decay."
-)
+TEXT = standin.IN_WORDS.format("batches of 50, five local epochs, 400 rounds, as in the paper")
 # All tables and figures have these unless they name others.
 item = functools.partial(standin.item, base=BASE, seeds=SEEDS, cifar16=TEXT)
 analysis = functools.partial(Analysis, seeds=SEEDS, cifar16=TEXT)

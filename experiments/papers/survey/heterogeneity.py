@@ -1,8 +1,9 @@
 """Survey: every method on the digits and on Fashion-MNIST, with and without a window."""
 
+from .. import standin
 from ..items import Item, Variation, methods
 from ..trajectories import Fields
-from ..wima.settings import BASE, DIGITS, FASHION
+from ..wima.settings import BASE, FASHION
 
 # Coefficients and rates that did best in a coarse search on the digits (seed 100, one class per client).
 METHODS = methods("survey")
@@ -18,7 +19,7 @@ COHORTS = {10: "10 %", 3: "3 %"}
 
 def _column(partition: str, clients: int) -> Variation:
     label, text = PARTITIONS[partition]
-    fields = DIGITS | Fields(partition=text, clients_per_round=clients)
+    fields = standin.DIGITS | Fields(partition=text, clients_per_round=clients, client_lr=0.05)
     return Variation(f"{partition}_m{clients}", f"{label}, {COHORTS[clients]}", fields)
 
 

@@ -20,11 +20,6 @@ CIFAR = Fields.of(
     "num_clients=100 clients_per_round=10 model=resnet20 augment=crop_flip num_rounds=10000 "
     "batch_size=100 client_lr=0.1"
 )
-# The handwritten digits: a hidden layer of 64, 150 rounds of 10 of 100 clients.
-DIGITS = Fields.of(
-    "dataset=digits num_clients=100 clients_per_round=10 model=digits_mlp num_rounds=150 local_epochs=3 "
-    "batch_size=7 client_lr=0.05"
-)
 # With batches of 20, for which no rates were searched: the digits' coarse search, as in `fedwin compare`.
 FASHION = standin.FASHION | {"client_lr": 0.05}
 

@@ -59,7 +59,7 @@ def test_every_run_can_be_configured(scale):
 
 def test_a_line_of_claims_stands_for_combinations():
     found = item("ghb/table10").claims
-    assert len(found) == 4 * 8 + 2 + 7
+    assert len(found) == 4 * 8 + 7
     assert found[1].text == "FedHBM is more accurate than SCAFFOLD: CIFAR-10, alpha = 0."
     assert found[-1].text == "Local-GHB is more accurate than MimeLiteMom: CIFAR-10, alpha = 0."
     assert found[-1].worse == (("row", "mimelite"), ("column", "cifar10_noniid"))

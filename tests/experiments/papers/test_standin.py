@@ -34,7 +34,7 @@ def test_no_cell_has_the_rate_of_another_federation_or_method():
                     # A sweep has the rate of the federation that it starts from, as in the papers.
                     start = table.base.fields("trend") if table.draw == "sweep" else {}
                     at = fields | start | {"client_lr": fields["client_lr"]}
-                    assert other or standin.has_searched_rate(at), (table.name, cell.position)
+                    assert other or any(map(standin.has_searched_rate, (fields, at))), (table.name, cell.position)
     both = {(where, paper) for where in ("alpha0", "fashion_alpha0") for paper in ("wima", "ghb")}
     assert both | {("shards", "ima"), ("yurochkin", "ima"), ("fashion_shards", "ima")} <= found
 
