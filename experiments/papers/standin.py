@@ -69,10 +69,10 @@ FEDERATIONS = {
 # neighbors in both). Settings with three seeds (GHB: four) were the best two of seed 100, or within half a point; the
 # best of them is run. 0: diverged. alpha0_tau1 and so on have GHB's rates for spans (`ghb/figure3`).
 TRIED = lines_of(FOLDER / "rates.csv")
-# Federation -> method -> (algorithm, local rate), the most accurate with most seeds.
-RATES: dict[str, dict[str, tuple[str, float]]] = collections.defaultdict(dict)
+# Federation -> method -> algorithm and local rate, the most accurate with most seeds.
+RATES: dict[str, dict[str, Fields]] = collections.defaultdict(dict)
 for (_federation, _method), _best in best_of(TRIED, "federation", "method").items():
-    RATES[_federation][_method] = _best["algorithm"], float(_best["rate"])
+    RATES[_federation][_method] = Fields(algorithm=_best["algorithm"], client_lr=float(_best["rate"]))
 # Method -> its name in tables of our own.
 LABELS = {line["method"]: line["label"] for line in TRIED}
 
@@ -88,7 +88,7 @@ TEXT = IN_WORDS.format("batches of 20, one local epoch, 1,000 rounds")
 def fields(federation: str) -> Fields:
     """Returns the fields of a federation of the stand-in, with FedAvg's rate if it was searched."""
     rates = RATES.get(federation, {})
-    rate = Fields(client_lr=rates["fedavg"][1]) if "fedavg" in rates else Fields()
+    rate = Fields(client_lr=rates["fedavg"]["client_lr"]) if "fedavg" in rates else Fields()
     return FEDERATIONS[federation] | rate
 
 
@@ -99,7 +99,7 @@ def federation_of(column: Variation) -> str | None:
 
 def has_searched_rate(run: Mapping[str, Any]) -> bool:
     """Returns whether the algorithm and rate of a run, given its fields, were searched for its federation."""
-    own = run.get("algorithm"), run.get("client_lr")
+    own = {name: run.get(name) for name in ("algorithm", "client_lr")}
     of = lambda name: FEDERATIONS[name if name in FEDERATIONS else name.rpartition("_")[0]].items()
     return any(own in best.values() and of(name) <= run.items() for name, best in RATES.items())
 
@@ -149,8 +149,7 @@ def _rate(federation: str, row: Variation) -> Variation:
     name = f"{federation}_{row.name}"
     if row.name not in RATES.get(federation, {}):
         return Variation(name, absent="no rate was searched")
-    algorithm, rate = RATES[federation][row.name]
-    return Variation(name, trend=Fields(algorithm=algorithm, client_lr=rate))
+    return Variation(name, trend=RATES[federation][row.name])
 
 
 def described(columns: Iterable[Variation], rows: Iterable[Variation], text: str = TEXT) -> str:

@@ -56,13 +56,13 @@ TAUS = (1, 2, 5, 10, 20, 40)
 
 
 def _at_tau(column: Variation, tau: int) -> Variation:
-    algorithm, rate = standin.RATES["alpha0" if tau == 10 else f"alpha0_tau{tau}"]["ghb"]
+    searched = standin.RATES["alpha0" if tau == 10 else f"alpha0_tau{tau}"]["ghb"]
     return dataclasses.replace(
         column,
         name=f"{column.name}_tau{tau}",
         label=f"{column.label}, tau = {tau}",
         paper=column.paper | {"algorithm": f"ghb:tau={tau},beta=0.9"},
-        trend=standin.FEDERATIONS["alpha0"] | {"algorithm": algorithm, "client_lr": rate},
+        trend=standin.FEDERATIONS["alpha0"] | searched,
         absent=column.absent if column.name == "cifar10_noniid" else "one stand-in shows it",
         x=float(tau),
         group=column.label,
@@ -71,8 +71,7 @@ def _at_tau(column: Variation, tau: int) -> Variation:
 
 def _searched(row: Variation, place: str, method: str) -> Variation:
     """Returns a row with the algorithm and rate that were searched for a method."""
-    algorithm, rate = standin.RATES[place][method]
-    return dataclasses.replace(row, trend=Fields(algorithm=algorithm, client_lr=rate), trend_replaces=True, printed=())
+    return dataclasses.replace(row, trend=standin.RATES[place][method], trend_replaces=True, printed=())
 
 
 # The flat lines are the same runs at every tau.

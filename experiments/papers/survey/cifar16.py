@@ -3,11 +3,10 @@
 from .. import standin
 from ..ima.settings import averaging, before_adaptive_servers
 from ..items import Item, Variation
-from ..trajectories import Fields
 from ..wima.settings import BASE
 
 METHODS = tuple(
-    Variation(name, label, Fields(zip(("algorithm", "client_lr"), standin.RATES["alpha0"][name])))
+    Variation(name, label, standin.RATES["alpha0"][name])
     for name, label in standin.LABELS.items()
     if name in standin.RATES["alpha0"]
 )
