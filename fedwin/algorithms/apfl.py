@@ -4,9 +4,9 @@ The personal model is alpha_i v_i + (1 - alpha_i) x with the evaluated server mo
 client. g(y) and g(u) are gradients on the same mini-batch.
 
 Public implementations differ. The authors' FedTorch mixes the outputs of two networks instead of their parameters,
-updates alpha_i after both steps with alpha_i grad_v + (1 - alpha_i) grad_y in place of g(u), and adds 0.02 alpha_i to
-the slope. FedJAX omits the factor alpha_i in the step of v, learns one alpha per parameter array, in every step and by
-the client optimizer, and starts v_i at the received model.
+takes v's gradient after y's step, updates alpha_i after both with alpha_i grad_v + (1 - alpha_i) grad_y in place of
+g(u), and adds 0.02 alpha_i to the slope. FedJAX omits the factor alpha_i in the step of v, learns one alpha per
+parameter array, in every step and by the client optimizer, and starts v_i at the received model.
 """
 
 from typing import Literal, NamedTuple

@@ -1,9 +1,8 @@
 """FedAvg-M, SCAFFOLD-M: the last round's mean gradient as momentum inside every local step.
 
 m is a gradient: the mean displacement per unit of learning rate. The paper has the same number J of local steps on all
-clients and a step of its own, gamma = eta lr J. At equal J_i and a constant rate, FedAvg-M is FedCM with alpha = beta;
-in general FedCM divides the last displacement by the client's own lr J_i of the present round. A round at learning rate
-0 leaves m as it is. The name is not FedAvgM's, whose momentum is the server's.
+clients and a step of its own, gamma = eta lr J. At equal J_i and a constant rate, FedAvg-M is FedCM with alpha = beta,
+in its weight decay, too. A round at learning rate 0 leaves m as it is. FedAvgM is another, with the server's momentum.
 
 The paper's analysis of SCAFFOLD-M starts c_i at a mini-batch gradient at x^0, which takes all clients; here c_i = 0, as
 in SCAFFOLD.

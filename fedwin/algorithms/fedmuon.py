@@ -6,8 +6,8 @@ around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, which has
 every round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW; 1 - alpha applies to it, too.
 
 Where the authors' code (https://github.com/junkangLiu0/FedMuon) differs: it takes Nesterov's form of the momentum,
-beta M + g, ten times the learning rate for matrices (matrix_lr=10), and gradients clipped at norm 10; and it hands Mbar
-to a client only if the process that computes the client has computed another one before.
+beta M + g, ten times the learning rate for matrices (matrix_lr=10), gradients clipped at norm 10, and a fixed number of
+steps for J_i; and it hands Mbar to a client only if the process that computes the client has computed another before.
 """
 
 from typing import NamedTuple

@@ -4,7 +4,7 @@ The constraint that all perturbations are one has dual variables of its own: m_i
 rho = 0 FedSMOO is FedDyn with alpha = 1 / beta.
 
 This is the rule of the authors' code (https://github.com/woodenchild95/FL-Simulator), which leaves the clients' last
-perturbations out of m, because they are small.
+perturbations out of m, because they are small; it has weighting=uniform, and clips directions at norm 10.
 """
 
 from typing import NamedTuple

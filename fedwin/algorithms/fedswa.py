@@ -3,8 +3,9 @@
 The paper has p_i = 1 / |S| (weighting=uniform), rho = 0.1 and server_lr = 1.5. eta_j scales the whole step, with its
 momentum and weight decay.
 
-form=code is the released code instead, which differs from the paper: rho = 0 and server_lr = 1 (the server takes the
-mean), and FedSWA starts at twice the client learning rate (peak = 2).
+form=code is the released main_FedSWA.py instead: rho = 0 and server_lr = 1 (the server takes the mean), and FedSWA
+starts at twice the client learning rate (peak = 2). Its --alg=MoFedSWA does not call its FedMoSWA, and has a constant
+rate: form=code,rho=1. The other script, main.py, is closer to the paper, with gamma = 0.1.
 
 Unlike SCAFFOLD's control, FedMoSWA's m weights recent c_i more. c_i is a mean of gradients, for plain SGD the paper's
 c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. The paper has

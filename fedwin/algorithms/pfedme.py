@@ -2,9 +2,9 @@
 
 theta_i is found by a few local steps on one mini-batch, which the clients' optimizer and learning rate apply to. It
 starts at the received model and goes on from its last value in later local steps, as in the authors' code
-(https://github.com/CharlieDinh/pFedMe); the paper leaves that open. There all clients train in every round, but those
-that are not drawn change only their personal models; here a client's personal model is that of its last participation.
-It adds 0.001 theta to the gradient, which is --weight_decay=0.001 here: weight decay applies to theta alone.
+(https://github.com/CharlieDinh/pFedMe); the paper leaves that open. There clients that are not drawn train personal
+models, too; here a client's is that of its last participation. It adds 0.001 theta to the gradient, which here is
+--weight_decay=0.001 (of theta alone), and evaluates w_i as the personal model, which it writes over theta_i.
 """
 
 from jax import lax

@@ -167,8 +167,6 @@ class Solver:
     def _steps(self, size, round):
         """Returns the number of local steps in a round of a client that takes all of them."""
         if self.steps is not None:
-            if isinstance(size, int):
-                return self.steps
             return (size > 0) * (jnp.int32(self.steps) if isinstance(size, jax.Array) else self.steps)
         epochs = self.epochs
         if callable(epochs):
@@ -222,8 +220,7 @@ class Solver:
         optimizer = self.optimizer.init(params) if optimizer is None else optimizer
         end = lax.fori_loop(0, steps, body, _Loop(params, optimizer, c.stats, total, carry, zero, zero))
         mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else None
-        y = self.bound(params, end.params)
-        metrics = {"loss": core.Mean(end.loss, end.seen)}
+        y, metrics = self.bound(params, end.params), {"loss": core.Mean(end.loss, end.seen)}
         return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
 
     def gradient(self, params, c: core.Client):

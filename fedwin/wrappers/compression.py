@@ -166,7 +166,8 @@ def topk(
         p_i = decay e_i + y_i - x,   sent_i = Q(the k entries of p_i of largest magnitude),   e_i <- p_i - sent_i
 
     Q rounds the k entries together, as `quantize` does, so its errors stay in e_i, too. SparseLoCo is share=0.03,
-    decay=0.95, bits=2 around diloco with optimizer=sgd; there k is counted in chunks of 4096, and Q is a different one.
+    decay=0.95, bits=2 around diloco:optimizer=sgd,server_lr=1. There k is counted in chunks of 4096, Q is another, and
+    the released code divides an entry by the number of workers that sent it, not by that of all.
 
     k = ceil(share d) of the d parameters, over all layers together. Per entry, its value and a position of four bytes
     are sent, or the whole step where that is no more. A client's e_i stays as it is while the client does not take
