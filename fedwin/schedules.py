@@ -45,8 +45,8 @@ def cosine(lr0: float, num_rounds: int):
       >>> [round(float(cosine(0.1, num_rounds=4)(t)), 4) for t in range(4)]
       [0.1, 0.0854, 0.05, 0.0146]
     """
-    # The sine form avoids the cancellation of 1 + cos near the end.
-    return lambda round: lr0 * jnp.sin(jnp.pi / 2 * jnp.asarray(num_rounds - round, float) / num_rounds) ** 2
+    # The sine form avoids the cancellation of 1 + cos near the end; one more round has the rate of the last.
+    return lambda t: lr0 * jnp.sin(jnp.pi / 2 * jnp.asarray(jnp.maximum(num_rounds - t, 1), float) / num_rounds) ** 2
 
 
 def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
@@ -65,7 +65,8 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
       >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]
       [0.1, 0.1, 0.05]
     """
-    return lambda round: lr0 * jnp.minimum(1.0, jnp.asarray(num_rounds - round, float) / (share * num_rounds))
+    left = lambda round: jnp.asarray(jnp.maximum(num_rounds - round, 1), float)
+    return lambda round: lr0 * jnp.minimum(1.0, left(round) / (share * num_rounds))
 
 
 def warmup(schedule: Callable, num_rounds: int, share: float):

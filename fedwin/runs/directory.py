@@ -326,8 +326,7 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     except OSError as error:
         raise UserError(f"out_dir={directory} can't be read ({error.strerror}); choose another --out_dir.") from error
     if "config.json" not in names:
-        others = [name for name in names if not name.startswith(".")]
-        if others:
+        if others := [name for name in names if not name.startswith(".")]:
             raise UserError(
                 f"out_dir={directory} contains other files ({others[0]} ...) and no config.json; "
                 f"choose another --out_dir."
@@ -339,7 +338,9 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
         if previous[name] != value:
             remedy = "use the same flags to resume it, or another --out_dir"
             if name == "num_rounds" and value > previous[name]:
-                remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{previous[name]}"
+                ended = all((seed / str(previous[name])).exists() for seed in directory.glob("checkpoints/seed*"))
+                round = previous[name] if ended else "ROUND"  # seeds may have stopped early
+                remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{round}"
             text = lambda value: str(",".join(map(str, value)) if isinstance(value, list) else value) or "''"
             raise UserError(
                 f"out_dir={directory} holds a run with --{name}={text(previous[name])}, not {text(value)}; {remedy}."

@@ -252,8 +252,7 @@ def prepared_run(
         if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
-    digests = config_file.identity.initial
-    if any(digests.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
+    if any(config_file.identity.initial.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
         raise UserError(f"{directory} started from another model than init_from={init_from} is now; restore that one.")
     return prepared
 
@@ -361,9 +360,8 @@ def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
     algorithm = core.with_client_phases(lambda phase: _recorded(phase, solver, phase is last), algorithm)
     examples = make_examples(federation, prepared.config.examples, Strategy(), len(ids), 1)
     store, rows = examples.load(core.Cohort.of(ids[None]))
-    slots = np.arange(len(ids), dtype=np.int32)
     work = local.work_of_cohort(prepared.local_work, trained.seed, int(trained.run.round), ids)
-    cohort = core.Cohort.of(ids, rows=rows[0], slots=slots, work=work)
+    cohort = core.Cohort.of(ids, rows=rows[0], slots=np.arange(len(ids), dtype=np.int32), work=work)
 
     if isinstance(table := trained.run.table, SavedTable):
         initial = prepared.start(trained.seed, 1)

@@ -274,9 +274,9 @@ def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model
             )
     if config.fork_from:
         parent = directories.read_config(fork_source(config).directory)
-        if start.digest not in parent.identity.initial.values():
+        if not parent.identity.config["lora"] or start.digest not in parent.identity.initial.values():
             raise UserError(
-                f"fork_from={config.fork_from} adapts another model than {start}; name that in --init_from."
+                f"fork_from={config.fork_from} adapts another model than {start}, or none; name its own in --init_from."
             )
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     base = jax.tree_util.tree_map_with_path(lambda path, shape: start.leaves.get(leaf_name(path), shape), shapes)
