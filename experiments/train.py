@@ -57,7 +57,7 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
     ]
     path = root / "accuracy.png"
     drawn = curves.compute(series, every=SETTING["eval_every"], limits=(0, 1))
-    curves.draw(drawn, path, "Digits, one class per client, 3 of 100 clients per round (3 seeds; every fifth round)")
+    curves.draw(drawn, path, "Digits, one class per client, 3 of 100 clients per round")
     return path
 
 

@@ -124,4 +124,4 @@ def table() -> str:
     """Returns a line per preset: its name and its subject."""
     width = max(map(len, names()))
     lines = (f"{name:<{width}}  {text(name).splitlines()[0].removeprefix('# ')}" for name in names())
-    return "\n".join(line[:120].rstrip() for line in lines)
+    return "\n".join(line if len(line) <= 120 else f"{line[:117]}..." for line in lines)

@@ -110,7 +110,7 @@ def test_the_fedjax_program_runs_and_learns(tmp_path):
 def test_files_that_it_names_exist(page):
     for link in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", PAGES[page]):
         assert (page.parent / link).exists(), link
-    for preset in re.findall(r"--flagfile=(\S+)", PAGES[page]):
+    for preset in re.findall(r"--flagfile=([^\s`]+)", PAGES[page]):
         assert preset in presets.names() or preset.startswith("FOLDER/"), preset
 
 
