@@ -173,7 +173,8 @@ def _difference(row: ComparisonRow) -> tuple[str, str]:
         return "reference", scores.NOTHING
     if row.difference.mean is None:
         return "no pair", scores.NOTHING
-    pairs = "" if row.difference.seeds == row.difference.of_seeds else f" ({formats.seed_count(row.difference)} pairs)"
+    own, seeds = row.difference.seeds, row.score.of_seeds
+    pairs = "" if own == seeds else f" ({own} of {seeds} pairs)"
     factor, digits = scores.scale_of(row.metric)
     return f"{factor * row.difference.mean:+.{digits}f}{pairs}", formats.interval_bounds(row.difference, factor, digits)
 

@@ -160,7 +160,7 @@ def write_to(
             **{key: getattr(dataset, key) for key in FIELDS},
             "arrays": integrity.array_checksums(partial),
         }
-        (partial / "meta.json").write_text(json.dumps(meta, indent=1))
+        (partial / "meta.json").write_text(json.dumps(meta, indent=1, default=lambda value: value.tolist()))
         for path in partial.iterdir():
             path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask
         if final.exists():

@@ -128,10 +128,9 @@ def check_scaling(dataset: Dataset) -> None:
             numbers = np.asarray(value, float)
         except (TypeError, ValueError):
             numbers = np.full(1, np.nan)
-        if numbers.size not in (1, channels) or not (np.isfinite(numbers) & (numbers > least)).all():
-            raise UserError(
-                f"data set '{name}': {what}={value!r} must be {channels} {kind} numbers, one for each channel."
-            )
+        fits = numbers.size in (1, channels) and np.broadcast(numbers, np.empty(channels)).size == channels
+        if not fits or not (np.isfinite(numbers) & (numbers > least)).all():
+            raise UserError(f"data set '{name}': {what}={value!r} must be {channels} {kind} numbers, one per channel.")
     if len(given) == 1:
         raise UserError(f"data set '{name}': {next(iter(given))} is given alone; give mean and std, or neither.")
 

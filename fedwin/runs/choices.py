@@ -226,7 +226,7 @@ def check_by_time(config: Config) -> None:
 def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats: PyTree) -> None:
     """Raises UserError unless sampler, local solver and model statistics go with such a server."""
     flag, drawn = deciding_flag(config), clients_drawn(config)
-    if sampler.rate is not None:
+    if sampler.rate is not None or (config.over_selection > 1 and sampler.largest > config.clients_per_round):
         raise UserError(
             f"{flag} needs a fixed number of clients, and sampling={config.sampling} varies it; omit one of them."
         )

@@ -426,17 +426,17 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
         load, work = prepared.load(seed, round, ids)
         return sampling.Jobs(clock.seconds(seed, ids, load), work)
 
-    server = asynchronous_server(config)
+    algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)
     if server is None:
         drawing = _sampler(config, prepared.federations, clients_drawn(config))
-        sampler = sampling.first_to_arrive(drawing, config.clients_per_round, config.deadline, clock.timeout, jobs)
-        timed = setting._replace(sampling=sampler)
-        return dataclasses.replace(prepared, setting=timed, algorithm=prepared.algorithm_of(timed, prepared.solver))
-    lengths = server.size, server.concurrency, server.max_staleness
-    sampler = sampling.asynchronous(setting.num_clients, *lengths, config.dropout, clock.timeout, jobs)
-    # Known when a round is traced: the order of arrivals needs the bytes of the synchronous run's messages.
-    longest = functools.cache(lambda: sampling.greatest_staleness(sampler, tuple(config.seeds), config.num_rounds))
-    algorithm_of = lambda *parts: wrappers.asynchronous(prepared.algorithm_of(*parts), server, longest)
+        most = config.clients_per_round if config.over_selection > 1 else drawing.largest
+        sampler = sampling.first_to_arrive(drawing, most, config.deadline, clock.timeout, jobs)
+    else:
+        lengths = server.size, server.concurrency, server.max_staleness
+        sampler = sampling.asynchronous(setting.num_clients, *lengths, config.dropout, clock.timeout, jobs)
+        # Known when a round is traced: the order of arrivals needs the bytes of the synchronous run's messages.
+        longest = functools.cache(lambda: sampling.greatest_staleness(sampler, tuple(config.seeds), config.num_rounds))
+        algorithm_of = lambda *parts: wrappers.asynchronous(prepared.algorithm_of(*parts), server, longest)
     timed = setting._replace(sampling=sampler)
     algorithm = algorithm_of(timed, prepared.solver)
     return dataclasses.replace(prepared, setting=timed, algorithm=algorithm, algorithm_of=algorithm_of)

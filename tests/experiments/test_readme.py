@@ -93,7 +93,6 @@ def test_the_own_algorithm_passes_the_whole_contract_suite_and_trains(tmp_path):
     execute(tmp_path, sys.executable, "my_methods.py")
     program, *arguments = shlex.split(block("own algorithm command", "bash"))
     assert program == "fedwin"
-    # The last --num_rounds counts.
     execute(tmp_path, sys.executable, "-m", "experiments", *arguments, "--num_rounds=2", "--out_dir=run")
     config = json.loads(next((tmp_path / "run").rglob("config.json")).read_text())
     assert "fedema" in json.dumps(config) and (tmp_path / "run").is_dir()

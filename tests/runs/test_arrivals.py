@@ -123,14 +123,8 @@ def test_a_hinge_bends_after_b():
     np.testing.assert_allclose([weight(staleness) for staleness in (0, 3, 5)], [1, 1, 1 / 5])
 
 
-SMALL = small(
-    partition="dirichlet:alpha=0.3",
-    val_fraction=0.2,
-    num_rounds=8,
-    checkpoint_every=4,
-    clock="exponential:mean=1.0",
-    asynchronous="buffer:size=3,concurrency=8",
-)
+DATA = dict(partition="dirichlet:alpha=0.3", val_fraction=0.2, num_rounds=8, checkpoint_every=4)
+SMALL = small(**DATA, clock="exponential:mean=1.0", asynchronous="buffer:size=3,concurrency=8")
 
 
 def trained(directory, seed=0, **changes):
@@ -214,7 +208,6 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
         (dict(deadline=2.0), "deadline and asynchronous exclude each other"),
         (dict(clients_per_round=4), "clients_per_round=4 and asynchronous=.* both set the updates"),
         (dict(asynchronous="buffer:size=4,concurrency=18"), "up to 21 clients are in training.* has 20"),
-        (dict(asynchronous="buffer:size=21,concurrency=1"), "up to 21 clients are in training.* has 20"),
         (dict(num_clients=9), "up to 10 clients are in training.* has 9"),
         (dict(asynchronous="buffer:size=4"), "needs concurrency="),
         (dict(asynchronous="buffer:concurrency=4,staleness=quadratic"), "unknown staleness 'quadratic'"),
@@ -245,6 +238,14 @@ def test_the_participation_is_that_of_the_clients_that_the_server_waits_for(chan
     init = lambda key: prepared.algorithm.init(prepared.model.init(key).params, key)
     state = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0)))
     assert 7 in [leaf.shape[0] for leaf in state if leaf.ndim]  # tau = 1 / C, rounded
+
+
+def test_a_deadline_leaves_out_who_is_late_and_nobody_else(tmp_path):
+    (tmp_path / "trace").write_text("client,start,end\n" + "".join(f"{client},0,8\n" for client in range(5)))
+    everyone = dict(sampling=f"file:path={tmp_path / 'trace'},everyone=true", clients_per_round=2, asynchronous="")
+    timed = prepare(dataclasses.replace(SMALL, deadline=1e9, **everyone)).setting.sampling
+    assert sorted(timed.cohort(0, 0).ids.tolist()) == [0, 1, 2, 3, 4]
+    refused("varies it; omit", prepare, dataclasses.replace(SMALL, over_selection=2, **everyone))
 
 
 def test_updates_that_are_too_old_are_dropped_and_their_clients_replaced():

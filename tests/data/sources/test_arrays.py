@@ -101,6 +101,7 @@ def with_clients(sizes, ids):
         (with_clients([2, 1], ["a", "a"]), "client id a occurs twice"),
         (dataclasses.replace(balanced(10, 20), test={"y": np.zeros(1, int)}), "features are y; .*'x' and 'y'"),
         (dataclasses.replace(balanced(10, 20), mean=(0, 1), std=(1, 1)), r"mean=\(0, 1\) must be 1 finite numbers"),
+        (dataclasses.replace(balanced(10, 20), mean=0, std=[[1], [2]]), r"std=.* must be 1 positive numbers"),
         (dataclasses.replace(balanced(10, 20), mean=(0,), std=(0,)), r"std=\(0,\) must be 1 positive numbers"),
         (dataclasses.replace(balanced(10, 20), mean=0.5), "mean is given alone; give mean and std, or neither"),
     ],
