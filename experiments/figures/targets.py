@@ -23,7 +23,7 @@ COSTS = {
 
 
 def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "accuracy") -> dict[str, Any]:
-    """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
+    """Returns the first round in which each curve reaches each target, per seed, and speed-ups over the first model.
 
     A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other.
 
@@ -45,7 +45,7 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
             if all(key in line for line in source.lines):
                 entry[name] = [rounds.tolist(), curves.places(source, rounds, name)]
         methods.append(entry | {"mean": [None if None in seeds else mean_of(seeds) for seeds in reached]})
-    first = methods[0]
+    first = next((entry for entry, each in zip(methods, series) if each.readout == "model"), methods[0])
     for entry in methods:
         entry["speedup"] = list(map(analysis.speedup, first["mean"], entry["mean"]))
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
@@ -56,8 +56,8 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
     A row per curve and target: rounds, speed-up, MB, and the time of a simulated clock.
     """
-    timed = _known(result, "simulated_seconds")
-    table: list[tuple[str, ...]] = [("run", result["metric"], "rounds", "speed-up", "MB", *["simulated s"] * timed)]
+    timed, over = _known(result, "simulated_seconds"), f"speed-up over {result['baseline']}"
+    table: list[tuple[str, ...]] = [("run", result["metric"], "rounds", over, "MB", *["simulated s"] * timed)]
     for method in result["methods"]:
         for target, seeds, mean, speedup in zip(result["targets"], method["rounds"], method["mean"], method["speedup"]):
             reached = sum(seed is not None for seed in seeds)

@@ -49,8 +49,8 @@ and one about *some* is contradicted if each is; where one comparison decides th
 their number. One that two numbers are *within* a bound of each other holds if the interval lies between both bounds.
 *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves out those with
 fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a seed of a side
-diverged, a side is below {CHANCE_FACTOR:g} times chance, or two methods are compared on data on which their rates were
-not searched."""
+diverged, a side is below {CHANCE_FACTOR:g} times chance (of read-outs of one run: all of them are), or two methods are
+compared on data on which their rates were not searched."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Verdict:
     @property
     def identity(self) -> frozenset[Any]:
         """The numbers that are compared: equal for claims of several tables about the same ones."""
-        return frozenset((*comparison.sources, self.claim.by) for comparison in self.comparisons)
+        return frozenset((*comparison.sources, self.claim.by, self.claim.how) for comparison in self.comparisons)
 
     @property
     def comparable(self) -> list[Comparison]:
@@ -311,8 +311,9 @@ def _sizes(number: Value) -> dict[int, float]:
     ended = 0 < number.rounds[0] == number.rounds[1]
     if not ended or not isinstance(number.cell.measure, RoundsTo):
         return {}
-    # A target that is never reached counts as all rounds.
-    return {seed: -float(rounds or number.rounds[1]) for seed, rounds in number.by_seed.items()}
+    # A target that is never reached counts as all rounds, and one that the untrained model reaches as one.
+    needed = {seed: number.rounds[1] if rounds is None else rounds for seed, rounds in number.by_seed.items()}
+    return {seed: -float(max(rounds, 1)) for seed, rounds in needed.items()}
 
 
 def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison | None:
@@ -344,7 +345,9 @@ def _incomparable(*numbers: Value) -> str:
     for number in numbers:
         if number.diverged:
             return f"{number.cell.row.title} diverged"
-    untrained = next((number for number in numbers if number.near_chance), None)
+    # A run that any of its read-outs shows to be trained is: one that a read-out ruins is the claim's evidence.
+    trained = {number.run.key for number in numbers if not number.near_chance}
+    untrained = next((number for number in numbers if number.run.key not in trained), None)
     if untrained is not None:
         return f"{untrained.cell.row.title} at {100 * untrained.share:.1f} %, near chance"
     # Read-outs, wrappers and parameters of one method have its rate in common.
@@ -377,10 +380,11 @@ def readings(figure: Json) -> Readings:
     if figure["kind"] == plane.KIND:
         for mark in figure["points"]:
             best = found.setdefault(mark["role"], {"loss": np.inf, "error": np.inf})
-            found[mark["role"]] = {metric: min(number, mark[metric]) for metric, number in best.items()}
+            least = lambda metric: np.inf if mark[metric] is None else mark[metric]  # None: not finite
+            found[mark["role"]] = {metric: min(number, least(metric)) for metric, number in best.items()}
     elif figure["kind"] == line.KIND:
         s, at = np.array(figure["s"]), figure["splits"][SPLIT]
-        lines = {"loss": np.array(at["loss"]), "error": 1 - np.array(at["accuracy"])}
+        lines = {"loss": np.array(at["loss"], float), "error": 1 - np.array(at["accuracy"], float)}
         inside = (s > 1e-9) & (s < 1 - 1e-9)
         for name, end in (("first", 0), ("second", 1)):
             found[name] = {metric: float(each[np.argmin(np.abs(s - end))]) for metric, each in lines.items()}
@@ -404,7 +408,7 @@ def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> li
         metric = keys[0][1]
         factor = 100 if metric in SHARES else 1
         better, worse = (
-            {int(seed): -factor * found[name][of] for seed, found in by_seed.items() if of in found.get(name, {})}
+            {int(seed): -factor * n for seed, own in by_seed.items() if (n := own.get(name, {}).get(of)) is not None}
             for name, of in keys
         )
         gains = {seed: better[seed] - worse[seed] for seed in better if seed in worse}

@@ -19,16 +19,10 @@ FIGURE5 = settings.item(
 
 
 # Figures 6 and 7: one parameter along the axis.
-def _sweep(name: str, axis: str, columns: tuple[Variation, ...], base: Variation = settings.SWEPT, **more: Any) -> Item:
+def _sweep(name: str, axis: str, columns: tuple[Variation, ...], **more: Any) -> Item:
     """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares."""
     return settings.item(
-        name=name,
-        base=base,
-        rows=(settings.FEDAVG,),
-        columns=columns,
-        draw="sweep",
-        axis=axis,
-        **more,
+        name=name, base=settings.SWEPT, rows=(settings.FEDAVG,), columns=columns, draw="sweep", axis=axis, **more
     )
 
 
@@ -47,22 +41,12 @@ def _at_alpha(alpha: float) -> Variation:
 
 FIGURE6A = _sweep("ima/figure6a", "Dirichlet alpha", tuple(_at_alpha(alpha) for alpha in ALPHAS), variants=COMPARED)
 
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-# Clients at paper and at trend scale.
-CLIENTS, TREND_CLIENTS = 100, 40
-
-
-def _at_share(share: float) -> Variation:
-    paper = Fields(clients_per_round=round(share * CLIENTS))
-    trend = Fields(clients_per_round=round(share * TREND_CLIENTS))
-    return Variation(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)
-
-
+# Of 100 clients.
+COHORTS = (10, 20, 30, 40, 50)
 FIGURE6B = _sweep(
     "ima/figure6b",
     "share of clients per round",
-    tuple(_at_share(share) for share in SHARES),
-    settings.SWEPT_DIGITS,
+    tuple(Variation(f"share{n}", f"{n}%", Fields(clients_per_round=n), x=n / 100) for n in COHORTS),
     variants=COMPARED,
 )
 
@@ -71,7 +55,6 @@ FIGURE6C = _sweep(
     "ima/figure6c",
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
-    settings.SWEPT_DIGITS,
     variants=COMPARED,
 )
 

@@ -8,15 +8,9 @@ from ..trajectories import Fields
 from . import settings
 
 # Every one of 10 clients in every round.
-ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
-DIGITS_SHARDS = settings.DIGITS | {"partition": settings.SHARDS, "lr_decay": 0.0}
-CROSS_SILO = Variation("cross_silo", paper=settings.PLAIN.paper, trend=DIGITS_SHARDS).merged(**ALL_OF_TEN)
+CROSS_SILO = settings.PLAIN.merged(num_clients=10, clients_per_round=10)
 # Figure 8 has half as many rounds.
-CROSS_SILO_HALF = Variation(
-    "cross_silo_half",
-    paper=CROSS_SILO.paper | {"num_rounds": 200},
-    trend=(CROSS_SILO.trend or Fields()) | {"num_rounds": 60},
-)
+CROSS_SILO_HALF = CROSS_SILO.merged(num_rounds=200)
 # Shares of the rounds: early, in the middle and late.
 STAGES = (0.05, 0.5, 1.0)
 

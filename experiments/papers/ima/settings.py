@@ -95,9 +95,3 @@ FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))
 PLAIN = Variation("plain", paper=BASE.paper | CNN_SHARDS.paper, trend=standin.fields("shards")).merged(lr_decay=0.0)
 # The sweeps of Figures 6 and 7: CIFAR-10 with Dirichlet shares and the CNN, as in Tables II and III.
 SWEPT = Variation("swept", paper=BASE.paper | CNN_DIRICHLET.paper, trend=standin.fields("yurochkin"))
-# Those of Figures 6 (b) and (c), which need up to five times as much, at trend scale.
-SWEPT_DIGITS = Variation(
-    "swept_digits",
-    paper=SWEPT.paper,
-    trend=(BASE.trend or Fields()) | DIGITS | {"partition": DIRICHLET + FEW},
-)
