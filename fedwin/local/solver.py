@@ -220,7 +220,8 @@ class Solver:
         optimizer = self.optimizer.init(params) if optimizer is None else optimizer
         end = lax.fori_loop(0, steps, body, _Loop(params, optimizer, c.stats, total, carry, zero, zero))
         mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else None
-        y, metrics = self.bound(params, end.params), {"loss": core.Mean(end.loss, end.seen)}
+        y = self.bound(params, end.params)
+        metrics = {"loss": core.Mean(end.loss, end.seen)}
         return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
 
     def gradient(self, params, c: core.Client):

@@ -208,6 +208,7 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
         (dict(deadline=2.0), "deadline and asynchronous exclude each other"),
         (dict(clients_per_round=4), "clients_per_round=4 and asynchronous=.* both set the updates"),
         (dict(asynchronous="buffer:size=4,concurrency=18"), "up to 21 clients are in training.* has 20"),
+        (dict(asynchronous="buffer:size=21,concurrency=1"), "up to 21 clients are in training.* has 20"),
         (dict(num_clients=9), "up to 10 clients are in training.* has 9"),
         (dict(asynchronous="buffer:size=4"), "needs concurrency="),
         (dict(asynchronous="buffer:concurrency=4,staleness=quadratic"), "unknown staleness 'quadratic'"),

@@ -21,16 +21,12 @@ from tests.small_runs import lines as numbers
 from tests.small_runs import placed, run_in, small
 
 SEEDS = [1, 0, 2]
+SHORT = dict(num_clients=10, num_rounds=12, clients_per_round=3, eval_every=4, final_evals=2, checkpoint_every=4)
 SMALL = small(
+    **SHORT,
     partition="dirichlet:alpha=0.5",
-    num_clients=10,
     algorithm="fused",
     observe=["wima:window=3"],
-    num_rounds=12,
-    clients_per_round=3,
-    eval_every=4,
-    final_evals=2,
-    checkpoint_every=4,
     seeds=SEEDS,
     seeds_at_once=3,
 )

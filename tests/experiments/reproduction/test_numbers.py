@@ -60,6 +60,7 @@ NINETY, FORTY, LOSS = seeds(*[90] * 5), seeds(*[40.0] * 5), seeds(*[1.7] * 5)
         # Differences 2, 1, 3, 2, 2: mean 2, std sqrt(0.5), t(4, 0.975) = 2.7764, half width 2.7764 sqrt(0.1) = 0.878.
         (MeanLast(), NINETY, seeds(92, 91, 93, 92, 92), "holds: +2.00 points, 95 % interval [+1.12, +2.88], 5 seeds"),
         (MeanLast(), NINETY, seeds(88, 89, 87, 88, 88), "contradicted: -2.00 points, 95 % interval [-2.88, -1.12], 5"),
+        # 4, -4, 4, -4, 0: mean 0, std 4.
         (MeanLast(), NINETY, seeds(94, 86, 94, 86, 90), "open: +0.00 points, 95 % interval [-4.97, +4.97], 5 seeds"),
         (MeanLast(), NINETY, seeds(92, 91, 93, 92), "too few seeds: +2.00 points, 4 seeds"),
         (MeanLast(), NINETY, {0: 95.0}, "too few seeds: +5.00 points, 1 seed"),
