@@ -1,6 +1,7 @@
 """Errors that are reported in one line: UserError, StorageError."""
 
 import contextlib
+import importlib.util
 import pathlib
 import re
 import sys
@@ -45,6 +46,12 @@ def describe(error: BaseException) -> str:
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     message = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}{place}: {message.rstrip('.') or 'no message'}."
+
+
+def require(need: str, package: str, extra: str, module: str = "") -> None:
+    """Raises UserError unless the package of an extra is installed; imports nothing."""
+    if importlib.util.find_spec(module or package) is None:
+        raise UserError(f"{need}: the package '{package}' is not installed; pip install 'fedwin[{extra}]'.")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from . import config_flags
 LONGEST = 200
 # Flags that are written even at their defaults: `fedwin train` without such a flag runs the main job.
 ALWAYS = ("dataset", "algorithm")
-_REPEATED = ("wrap", "observe", "personalize", "track", "imports")
 
 
 def flags_of(config: Config) -> list[str]:
@@ -24,7 +23,7 @@ def flags_of(config: Config) -> list[str]:
             continue
         if isinstance(value, bool):
             arguments.append(f"--{flag}" if value else f"--no{flag}")
-        elif field.name in _REPEATED:
+        elif field.name in (*config_flags.REPEATED, "imports"):
             arguments += [f"--{flag}={item}" for item in value]
         else:
             arguments.append(f"--{flag}={','.join(map(str, value)) if isinstance(value, list) else value}")

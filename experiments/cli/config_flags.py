@@ -13,6 +13,8 @@ from . import flag_errors
 
 # `import` is a keyword of Python, so the field has another name. Every subcommand defines this flag.
 _FLAGS = {"imports": "import"}
+# Flags that are given once per value.
+REPEATED = ("wrap", "observe", "personalize", "track")
 _DEFINE: dict[type, Callable] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -35,7 +37,7 @@ def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
             if field.name in _FLAGS:
                 continue
             name, default, text = field.name, default_of(field), field.metadata["help"]
-            if name in ("wrap", "observe", "personalize", "track"):
+            if name in REPEATED:
                 flags.DEFINE_multi_string(name, default, text, flag_values=flag_values)
             elif isinstance(default, list):
                 flags.DEFINE_list(name, [str(item) for item in default], text, flag_values=flag_values)

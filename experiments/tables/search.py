@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import importlib.util
 import itertools
 import json
 import math
@@ -17,7 +16,7 @@ import fedwin
 from fedwin.callbacks import Callback
 from fedwin.callbacks.scores import is_lower
 from fedwin.data.formats.files import reading
-from fedwin.errors import UserError
+from fedwin.errors import UserError, require
 from fedwin.files import InUse, check_unlocked, locked, writing
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
@@ -92,8 +91,7 @@ def optuna(
       >>> SEARCHES.options("optuna")["trials"]
       50
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise UserError("search=optuna: the package 'optuna' is not installed; pip install 'fedwin[optuna]'.")
+    require("search=optuna", "optuna", "optuna")
     return OptunaSearch(trials, seed, pruner, startup)
 
 

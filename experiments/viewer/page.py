@@ -7,7 +7,7 @@ import datetime
 import gzip
 import hashlib
 import html
-import importlib.util
+import importlib
 import json
 import pathlib
 import re
@@ -16,7 +16,7 @@ from typing import Any
 
 import fedwin
 from fedwin.callbacks.scores import MAIN_METRICS, is_lower
-from fedwin.errors import UserError
+from fedwin.errors import require
 from fedwin.runs.config import Config
 
 from ..figures import curves, style
@@ -42,8 +42,7 @@ MOST_FIELDS = 8
 
 def library() -> str:
     """Returns Vega, Vega-Lite and Vega-Embed as one script; raises UserError if they are not installed."""
-    if importlib.util.find_spec("vl_convert") is None:
-        raise UserError("view: the package 'vl-convert-python' is not installed; pip install 'fedwin[view]'.")
+    require("view", "vl-convert-python", "view", "vl_convert")
     return importlib.import_module("vl_convert").javascript_bundle(SNIPPET)
 
 

@@ -8,29 +8,13 @@ The authors' code (https://github.com/MediaBrain-SJTU/FedLESAM) has the server's
 is the same for all clients, and moves all entries of the j-th parameter array by the j-th number of that step.
 """
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms import common
+from fedwin.algorithms import common, personal
 from fedwin.algorithms.fedsam import perturbation
 from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.registry.ranges import NonNegative, Positive
-from fedwin.tree import PyTree
-
-
-class FedLESAMRow(NamedTuple):
-    """State of a client of FedLESAM.
-
-    Attributes:
-      received: a_i, the model received last time, like params.
-      seen: whether the client has taken part, bool [].
-    """
-
-    received: PyTree
-    seen: jax.Array
 
 
 def perturbed(eps) -> local.Rule:
@@ -73,15 +57,15 @@ def fedlesam(
     """
 
     def client(params, c):
-        back = tree.sub(c.state.received, params)
+        back = tree.sub(c.state.params, params)
         eps = perturbation(params, tree.where(c.state.seen, back, tree.zeros_like(params)), rho)
         y = solve(params, c, perturbed(eps))
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
-        return y.update(message, state=FedLESAMRow(params, jnp.ones((), bool)))
+        return y.update(message, state=personal.PersonalModel(params, (), jnp.ones((), bool)))
 
     return core.algorithm(
         client,
         common.fedavg_server(server_lr),
-        client_init=lambda params, id: FedLESAMRow(params, jnp.zeros((), bool)),
+        client_init=lambda params, id: personal.PersonalModel(params, (), jnp.zeros((), bool)),
         weighting=weighting,
     )

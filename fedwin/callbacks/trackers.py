@@ -4,7 +4,6 @@ import contextvars
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import math
 import os
 import pathlib
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedwin.callbacks.protocol import Line
-from fedwin.errors import UserError, describe
+from fedwin.errors import UserError, describe, require
 from fedwin.registry import Registry
 
 # Builders have the signature builder(*, option=...) -> Tracker.
@@ -69,12 +68,6 @@ class TrackedRun(NamedTuple):
 Tracker = Callable[[TrackedSeed], TrackedRun]
 
 
-def _check_installed(tracker: str) -> None:
-    """Raises UserError unless the package of a tracker is installed; imports nothing."""
-    if importlib.util.find_spec(tracker) is None:
-        raise UserError(f"track={tracker}: the package '{tracker}' is not installed; pip install 'fedwin[{tracker}]'.")
-
-
 @TRACKERS.register("wandb")
 def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Tracker:
     """Weights & Biases: one run per seed, in a group with the name of the run's directory.
@@ -90,7 +83,7 @@ def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Track
       >>> TRACKERS.options("wandb")["project"]
       'fedwin'
     """
-    _check_installed("wandb")
+    require("track=wandb", "wandb", "wandb")
 
     def start(seed: TrackedSeed) -> TrackedRun:
         run = importlib.import_module("wandb").init(
@@ -128,7 +121,7 @@ def trackio(*, project: str = "fedwin", space: str = "") -> Tracker:
       >>> TRACKERS.options("trackio")["project"]
       'fedwin'
     """
-    _check_installed("trackio")
+    require("track=trackio", "trackio", "trackio")
 
     def start(seed: TrackedSeed) -> TrackedRun:
         # trackio ends the open run of the context that it is called in: every seed has its own.
@@ -162,7 +155,7 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
       >>> TRACKERS.options("mlflow")["experiment"]
       'fedwin'
     """
-    _check_installed("mlflow")
+    require("track=mlflow", "mlflow", "mlflow")
 
     def start(seed: TrackedSeed) -> TrackedRun:
         if uri and "://" not in uri:  # a folder; MLflow asks for this consent

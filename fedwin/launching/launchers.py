@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from fedwin.errors import UserError
+from fedwin.errors import UserError, require
 from fedwin.launching.work import Work
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
@@ -44,11 +44,8 @@ class Launcher:
 
 def _package(name: str, launcher: str, extra: str) -> Any:
     os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")  # it would close all handlers of logging
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        remedy = f"pip install 'fedwin[{extra}]', or leave out --launcher"
-        raise UserError(f"launcher={launcher}: the package '{name}' is not installed; {remedy}.") from error
+    require(f"launcher={launcher}", name, extra)
+    return importlib.import_module(name)
 
 
 @contextlib.contextmanager

@@ -16,22 +16,18 @@ import math
 import types
 from typing import Any, Literal, NamedTuple, get_args
 
-from fedwin.errors import UserError
+from fedwin.errors import require
 
 Accountant = Literal["rdp", "pld"]
 Neighbors = Literal["add_remove", "replace_one"]
 
 
-@functools.cache
 def _package() -> types.ModuleType:
     """Returns dp_accounting, with its accountants."""
-    try:
-        import dp_accounting
-        from dp_accounting import pld, rdp
-    except ImportError as error:
-        raise UserError(
-            "dp: epsilon is computed by the package dp-accounting, which is not installed; pip install 'fedwin[dp]'."
-        ) from error
+    require("dp: epsilon", "dp-accounting", "dp", "dp_accounting")
+    import dp_accounting
+    from dp_accounting import pld, rdp
+
     assert pld and rdp
     return dp_accounting
 

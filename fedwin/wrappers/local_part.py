@@ -29,12 +29,12 @@ class LocalPart(NamedTuple):
     Attributes:
       inner: the wrapped algorithm's client state.
       seen: whether the client has taken part, bool [].
-      part: its own values of the local part, a list of arrays.
+      part: its own values of the local part, a list of arrays, or its own statistics.
     """
 
     inner: PyTree
     seen: jax.Array
-    part: list[jax.Array]
+    part: PyTree
 
 
 def part_mask(params, part: str, setting: core.Setting):
@@ -183,20 +183,6 @@ def local(
     return Wrapper("local", wrap, frozen=_taking_turns(alternate, mask_of) if alternate else None)
 
 
-class LocalStatistics(NamedTuple):
-    """State of a client.
-
-    Attributes:
-      inner: the wrapped algorithm's client state.
-      seen: whether the client has taken part, bool [].
-      stats: its own statistics.
-    """
-
-    inner: PyTree
-    seen: jax.Array
-    stats: PyTree
-
-
 @WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))
 def local_bn(setting: core.Setting) -> Wrapper:
     """Every client continues from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
@@ -224,21 +210,21 @@ def local_bn(setting: core.Setting) -> Wrapper:
     def local_phase(phase):
         def client(down, c):
             row = c.state
-            own = tree.where(row.seen, row.stats, c.stats)
+            own = tree.where(row.seen, row.part, c.stats)
             # MIME's first round trip returns neither a client state nor statistics.
             update, inner = core.on_inner_row(phase.client, down, c, stats=own)
             stats = own if tree.is_empty(update.stats) else update.stats
-            return update._replace(state=LocalStatistics(inner, jnp.ones((), bool), stats))
+            return update._replace(state=LocalPart(inner, jnp.ones((), bool), stats))
 
         return phase._replace(client=client)
 
-    own = lambda model, row: model._replace(stats=tree.where(row.seen, row.stats, model.stats))
+    own = lambda model, row: model._replace(stats=tree.where(row.seen, row.part, model.stats))
 
     def wrap(algorithm):
         if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
             raise UserError("local_bn: the model has no BatchNorm statistics; omit --wrap=local_bn.")
         return core.with_client_phases(local_phase, algorithm)._replace(
-            client_init=lambda params, id, key: LocalStatistics(
+            client_init=lambda params, id, key: LocalPart(
                 algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
             ),
             client_model=personal_model(algorithm, own),

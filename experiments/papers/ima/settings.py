@@ -60,7 +60,6 @@ def averaging(
     *,
     window: int = 5,
     start: float = START,
-    earlier: float = EARLIER,
     more: str = "",
     **about,
 ) -> Variation:
@@ -68,11 +67,10 @@ def averaging(
 
     Args:
       start: share of the rounds at which averaging starts.
-      earlier: share of the rounds by which the fork precedes it, to fill the window.
       more: further parameters of the wrapper, with a comma before them.
     """
     wrap = Fields(wrap=[f"ima:window={window},start={start}{more}"])
-    return Variation(name, label, wrap, fork=round(start - earlier, 6), **about)
+    return Variation(name, label, wrap, fork=round(start - EARLIER, 6), **about)
 
 
 def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, ...]:

@@ -20,7 +20,7 @@ from fedwin.data.formats import clients, files
 from fedwin.data.sources import shakespeare
 from fedwin.data.sources.arrays import by_client
 from fedwin.data.sources.tfds_data import constants_of
-from fedwin.errors import UserError
+from fedwin.errors import UserError, require
 from fedwin.registry.ranges import PositiveInt
 
 # Files of splits, and number of names in error messages.
@@ -248,13 +248,8 @@ def package():
     """Imports `datasets` in its offline mode; raises UserError if it is not installed."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
-    try:
-        return importlib.import_module("datasets")
-    except ImportError as error:
-        raise UserError(
-            f"hf: data sets of Hugging Face need the package datasets ({files.one_line(error)}); install it with "
-            f"`pip install 'fedwin[hf]'`."
-        ) from error
+    require("hf", "datasets", "hf")
+    return importlib.import_module("datasets")
 
 
 def find_folder(name: str, data_dir) -> pathlib.Path:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedwin.data.formats import files
-from fedwin.errors import UserError
+from fedwin.errors import UserError, require
 from fedwin.files import parse_json, read_bytes, replace_bytes
 from fedwin.models.interchange import torch_files
 
@@ -109,11 +109,7 @@ def _read_safetensors(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.
 
 def _safetensors():
     """Imports the package safetensors; raises UserError if it is not installed."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise UserError(
-            "files *.safetensors need the package safetensors; install it with `pip install 'fedwin[safetensors]'`, "
-            "or use .npz."
-        ) from error
+    require("files *.safetensors (or use .npz)", "safetensors", "safetensors")
+    import safetensors.numpy
+
     return safetensors

@@ -161,5 +161,5 @@ def test_what_is_wrong_is_one_line(saved, text, words):
 
 def test_without_the_package_one_line_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    refused(r"need the package datasets .*pip install 'fedwin\[hf\]'", data.load, "hf:name=.", tmp_path)
+    refused(r"the package 'datasets' is not installed; pip install 'fedwin\[hf\]'", data.load, "hf:name=.", tmp_path)
     refused("no folder .*never downloaded", data.load, "hf:name=squad", tmp_path)
