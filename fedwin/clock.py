@@ -51,12 +51,16 @@ class Clock(NamedTuple):
     seconds: Callable[[int, np.ndarray, Load], np.ndarray]
     timeout: float = 0.0
 
-    def round(self, seed: int, ids: np.ndarray, load: Load, missing: int = 0) -> float:
-        """Returns the seconds of a round, those of its slowest client; `missing` clients do not answer."""
+    def of_clients(self, seed: int, ids: np.ndarray, load: Load) -> np.ndarray:
+        """Returns the seconds of each client, float [n]; UserError unless they are finite and not negative."""
         seconds = np.asarray(self.seconds(seed, ids, load))
         if seconds.shape != ids.shape or not np.all(np.isfinite(seconds) & (seconds >= 0)):
             raise UserError(f"clock: its seconds must be {len(ids)} finite numbers >= 0, one per client.")
-        slowest = float(seconds.max(initial=0.0))
+        return seconds
+
+    def round(self, seed: int, ids: np.ndarray, load: Load, missing: int = 0) -> float:
+        """Returns the seconds of a round, those of its slowest client; `missing` clients do not answer."""
+        slowest = float(self.of_clients(seed, ids, load).max(initial=0.0))
         return max(slowest, self.timeout) if missing else slowest
 
 

@@ -103,7 +103,7 @@ def file(*, path: str) -> LocalWork:
     """Work of each client from a CSV file, the same in every round; clients that it does not name take all steps.
 
     Args:
-      path: file with the header client,work and a line per client: its number and w_i in [0, 1].
+      path: file with the header client,work and a line per client: its number, from 0 on, and w_i in [0, 1].
 
     Raises:
       UserError: the file cannot be read, or a line is not a client and a number in [0, 1].

@@ -228,7 +228,7 @@ def check_parts_by_time(config: Config, sampler: Sampler, solver: Solver, stats:
     flag, drawn = deciding_flag(config), clients_drawn(config)
     if sampler.rate is not None or (config.over_selection > 1 and sampler.largest > config.clients_per_round):
         raise UserError(
-            f"{flag} needs a fixed number of clients, and sampling={config.sampling} varies it; omit one of them."
+            f"{flag}: sampling={config.sampling} may draw more clients than it is asked for; omit one of them."
         )
     if not config.asynchronous and drawn > sampler.num_clients:
         raise UserError(f"{flag} draws {drawn} clients, and the federation has {sampler.num_clients}; lower it.")

@@ -424,7 +424,7 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
 
     def jobs(seed: int, round: int, ids: np.ndarray) -> sampling.Jobs:
         load, work = prepared.load(seed, round, ids)
-        return sampling.Jobs(clock.seconds(seed, ids, load), work)
+        return sampling.Jobs(clock.of_clients(seed, ids, load), work)
 
     algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)
     if server is None:

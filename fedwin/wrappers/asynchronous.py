@@ -98,7 +98,8 @@ def buffer(
 
         d_i = w(s_i) (y_i - x^{t - s_i}),   or with mixing   d_i = mixing w(s_i) (y_i - x^t)
 
-    With size=1 and mixing this is FedAsync, x <- (1 - a_t) x + a_t y_i with a_t = mixing w(s_i).
+    With size=1 and mixing this is FedAsync, x <- (1 - a_t) x + a_t y_i with a_t = mixing w(s_i), and s_i = 0 if no
+    step came between.
 
     Args:
       concurrency: number of clients in training.

@@ -68,12 +68,12 @@ def arrays(train_x=X, train_y=Y, test_x=X, test_y=Y, **options):
     return lambda: data.from_arrays(train_x, train_y, test_x, test_y, **options)
 
 
-def own(field, built):
+def own(field, built, **more):
     """A check of a run one part of which is a user's, with a builder that returns `built`."""
 
     def check():
         REGISTRIES[field].register("own", lambda *context: built)
-        fedwin.check(Config(**(BASE | {field: ["own"] if field in ("observe", "wrap") else "own"})))
+        fedwin.check(Config(**(BASE | more | {field: ["own"] if field in ("observe", "wrap") else "own"})))
 
     return check
 
@@ -130,6 +130,7 @@ CASES = {
     "all steps": (own("aggregate", Aggregator("own", lambda steps, *_: steps)), "shape (1, 5120) | one step, (5120,)"),
     "no new state": (own("observe", core.Observer(lambda m: (), lambda r, m, s: None, dict)), "'own' | returns None"),
     "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
+    "no order": (own("clock", Clock(lambda *_: [0]), asynchronous="buffer:concurrency=3"), "clock: | >= 0, one per"),
 }
 
 
