@@ -140,14 +140,13 @@ def _number(text: str, name: str, integer: bool | None, trial: Any, where: str) 
 
 
 class Pruning(Callback):
-    """Reports the metric after each evaluation, and stops all seeds of a trial that the pruner ends.
+    """Reports the metric after each evaluation of the first seed, and stops all seeds of a trial that the pruner ends.
 
-    Seeds that train one after the other are consecutive parts of a trial: the step of an evaluation is its round plus
-    T for every earlier seed, so that a seed is compared with the same seed of other trials.
+    Optuna compares the best of all reports, so one of a later seed would be judged by the best of the first.
 
     Args:
       metric: (read-out, metric).
-      reported: the largest step that an ended process has reported, -1 for none: it did not prune before.
+      reported: the last round that an ended process has reported, -1 for none: it did not prune before.
     """
 
     def __init__(self, trial: Any, config: Config, metric: tuple[str, str], reported: int = -1):
@@ -157,13 +156,12 @@ class Pruning(Callback):
     def __call__(self, round, seed, read_outs):
         """Returns whether the trial has been pruned."""
         place = [self.config.seeds.index(seed), round]
-        if self.pruned_at is None and round > 0:
+        if self.pruned_at is None and round > 0 and seed == self.config.seeds[0]:
             sweeps.check_metric(read_outs, *self.metric)
             value = read_outs[self.metric[0]][self.metric[1]]
-            step = place[0] * self.config.num_rounds + round
-            if math.isfinite(value) and step >= self.reported:
-                if step > self.reported:
-                    self.trial.report(value, step)
+            if math.isfinite(value) and round >= self.reported:
+                if round > self.reported:
+                    self.trial.report(value, round)
                 if round < self.config.num_rounds and self.trial.should_prune():
                     self.pruned_at = place
                     # Before the seed's checkpoint: a run that is killed between both stops there again.
@@ -275,7 +273,8 @@ class Search:
         trials = self.study.get_trials(deepcopy=False)
         known = trials[trial.number].intermediate_values
         for other in trials:  # one of the same values is the same run
-            if other.params == trial.params and PRUNED_AT in other.user_attrs:
+            drawn = self.optuna.trial.FixedTrial(other.params)
+            if PRUNED_AT in other.user_attrs and point_of(self.space, drawn) == point:
                 trial.set_user_attr(PRUNED_AT, other.user_attrs[PRUNED_AT])
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
         state = self.optuna.trial.TrialState

@@ -354,7 +354,7 @@ def accounted(config: Config, privacy: Privacy | None, federations: dict[int, Fe
     earlier = None if parent.privacy is None else restored(parent.privacy)
     refused = bool(config.fork_from)
     if any(of_seed(seed) != hashes[str(seed)] for seed in config.seeds):
-        obstacle = f"its clients, or their examples, are not those of {source.directory}"
+        obstacle = f"its clients, or their examples, are not those of {source.directory} (they may share some)"
     elif earlier is None:
         obstacle, refused = f"{source.directory} has no account of its rounds on the same clients (--wrap=dp)", True
     elif earlier.neighbors != own.neighbors:

@@ -34,9 +34,10 @@ def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
     y_i is bounded where local training returns it. Everything that the algorithm derives from it is bounded as well:
     all sums that reach the server (FedDyn's second one, FedGMA's signs) and the client's state (FedDyn's q_i, AdaBest's
     h_i, FedHBM's a_i). Model statistics (BatchNorm's) and metrics are not part of the step and have no bound, nor has
-    what `topk` and `quantize` add to it: residuals and rounding. Algorithms whose clients send anything else are
-    rejected: SCAFFOLD's controls are mean gradients, MIME sends gradients, and FedFA's anchors are features. Clients
-    bound themselves, before an attacker changes what it sends: the server's bound is `--aggregate=norm_bound`.
+    what `topk` and `quantize` add to it: residuals and rounding. A part that stays `local` counts, and is bounded, too.
+    Algorithms whose clients send anything else are rejected: SCAFFOLD's controls are mean gradients, MIME sends
+    gradients, and FedFA's anchors are features. Clients bound themselves, before an attacker changes what it sends: the
+    server's bound is `--aggregate=norm_bound`.
 
     Args:
       norm: the bound on the norm.

@@ -84,13 +84,15 @@ def test_a_grid_has_no_ranges_and_a_search_needs_its_package(monkeypatch, tmp_pa
     calls.refused(tmp_path, "unknown algorithm 'nosuch'", *line.split())
 
 
-def test_evaluations_of_a_later_seed_are_later_steps():
+def test_the_first_seed_decides_for_all():
     steps = []
     report = lambda value, step: steps.append(step)
     trial = types.SimpleNamespace(user_attrs={}, report=report, should_prune=lambda: False)
     pruning = search.Pruning(trial, Config(num_rounds=8, seeds=[3, 5]), ("model", "loss"))
     assert not any(pruning(round, seed, {"model": {"loss": 1.0}}) for seed in (3, 5) for round in (0, 4, 8))
-    assert steps == [4, 8, 12, 16]
+    assert steps == [4, 8]
+    pruning.pruned_at = [0, 4]  # seeds that train at once stop in the same round, others in their first
+    assert [pruning(round, seed, {}) for seed, round in ((3, 2), (3, 4), (5, 4))] == [False, True, True]
 
 
 @pytest.mark.slow
