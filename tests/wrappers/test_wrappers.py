@@ -142,7 +142,7 @@ def test_local_statistics_continue_from_the_clients_own():
     np.testing.assert_array_equal(leaves(runs[0].stats), leaves(shared[0].stats))
     assert np.abs(leaves(runs[1].stats) - leaves(shared[1].stats)).max() > 1e-3
     # The evaluated statistics are the mean of the cohort's, weighted like the parameters.
-    own, n = np.asarray(runs[3].table.stats["mean"]), np.array([4, 2])
+    own, n = np.asarray(runs[3].table.part["mean"]), np.array([4, 2])
     np.testing.assert_allclose(runs[3].stats["mean"], n @ own[:2] / n.sum(), rtol=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_a_personal_model_has_the_clients_own_statistics():
     run = testing.trajectory(p, algorithm, 1)[-1]
     server = core.Variables(run.params, run.stats)
     models = [algorithm.client_model(server, jax.tree.map(lambda leaf: leaf[id], run.table)) for id in (0, 2)]
-    np.testing.assert_array_equal(models[0].stats["mean"], run.table.stats["mean"][0])
+    np.testing.assert_array_equal(models[0].stats["mean"], run.table.part["mean"][0])
     # A client that has not taken part has none.
     np.testing.assert_array_equal(models[1].stats["mean"], run.stats["mean"])
     assert all(model.params is run.params for model in models)
@@ -192,8 +192,8 @@ def test_a_phase_that_returns_no_statistics_keeps_the_local_ones():
     phase = kept.phases[0]
     client = jax.jit(phase.client, compiler_options=testing.compile_options())
     update = client(phase.broadcast(start.params, start.state), p.client(0, row))
-    assert np.abs(leaves(row.stats) - leaves(down.stats)).max() > 1e-3
-    np.testing.assert_array_equal(leaves(update.state.stats), leaves(row.stats))
+    assert np.abs(leaves(row.part) - leaves(down.stats)).max() > 1e-3
+    np.testing.assert_array_equal(leaves(update.state.part), leaves(row.part))
     assert bool(update.state.seen)
 
 
