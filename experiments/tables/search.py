@@ -272,9 +272,9 @@ class Search:
         print(f"[{trial.number + 1}/{self.settings.trials}] {label}")
         trials = self.study.get_trials(deepcopy=False)
         known = trials[trial.number].intermediate_values
-        for other in trials:  # one of the same values is the same run
-            drawn = self.optuna.trial.FixedTrial(other.params)
-            if PRUNED_AT in other.user_attrs and point_of(self.space, drawn) == point:
+        # One of the same values is the same run.
+        for other in (each for each in trials if PRUNED_AT in each.user_attrs):
+            if point_of(self.space, self.optuna.trial.FixedTrial(other.params)) == point:
                 trial.set_user_attr(PRUNED_AT, other.user_attrs[PRUNED_AT])
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
         state = self.optuna.trial.TrialState

@@ -151,12 +151,12 @@ def _sparse(step: core.Mean, share: float, bits: int):
     dtype, arrays = jnp.result_type(*(leaf.dtype for leaf in leaves)), len(leaves) if bits == 32 else 1
     # An outer `quantize` has a scale for each array. The data decide how the entries fall; equal parts are assumed.
     values = [jax.ShapeDtypeStruct(((count + place) // arrays,), dtype) for place in range(arrays)]
-    whole = step
     if bits < 32:
         entries = jax.ShapeDtypeStruct((sum(leaf.size for leaf in leaves),), dtype)
-        values, whole = ([jax.ShapeDtypeStruct((sent_bytes(x, bits),), jnp.uint8)] for x in (values[0], entries))
+        values, total = ([jax.ShapeDtypeStruct((sent_bytes(x, bits),), jnp.uint8)] for x in (values[0], entries))
+        step = step._replace(total=total)
     sparse = {"values": values, "positions": jax.ShapeDtypeStruct((count,), jnp.int32)}
-    return sparse if tree.nbytes(sparse) < tree.nbytes(getattr(whole, "total", whole)) else whole
+    return sparse if tree.nbytes(sparse) < tree.nbytes(step.total) else step
 
 
 @WRAPPERS.register("topk", paper=("stich2018sparsified", "seide2014bit", "sarfi2025sparseloco"))

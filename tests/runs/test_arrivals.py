@@ -216,7 +216,7 @@ def test_a_fork_with_other_clients_in_training_is_refused(whole, changes, others
         (dict(asynchronous="", deadline=1e-9), "deadline=1e-09: nobody arrives in time in any round; raise it"),
         (dict(algorithm="mime"), "'mime' is not known to work with updates from several models; choose one of fedacg"),
         (dict(sampling="weighted"), "draws the next client of all that are free; omit --sampling=weighted"),
-        (dict(sampling="poisson", asynchronous="", deadline=2.0), "sampling=poisson may draw more"),
+        (dict(sampling="poisson", asynchronous="", deadline=2.0), "sampling=poisson may draw more clients than it"),
         (dict(asynchronous="", over_selection=4, clients_per_round=6), "draws 24 clients, and the federation has 20"),
         (dict(aggregate="median"), "shortens stale steps, which aggregate=median compares; set staleness=constant"),
         (dict(model="resnet18:norm=bn"), "BatchNorm's statistics are those of one model"),
@@ -246,7 +246,7 @@ def test_a_deadline_leaves_out_who_is_late_and_nobody_else(tmp_path):
     everyone = dict(sampling=f"file:path={tmp_path / 'trace'},everyone=true", clients_per_round=2, asynchronous="")
     timed = prepare(dataclasses.replace(SMALL, deadline=1e9, **everyone)).setting.sampling
     assert sorted(timed.cohort(0, 0).ids.tolist()) == [0, 1, 2, 3, 4]
-    refused("than it is asked for; omit", prepare, dataclasses.replace(SMALL, over_selection=2, **everyone))
+    refused("clients than it is asked for; omit", prepare, dataclasses.replace(SMALL, over_selection=2, **everyone))
 
 
 def test_updates_that_are_too_old_are_dropped_and_their_clients_replaced():

@@ -160,10 +160,10 @@ def test_bytes_are_those_of_values_and_positions():
     # Within the feedback, likewise: two bytes each.
     two = count("fedavg", "topk:share=0.1,bits=16")
     assert two.up - (plain.up - 4 * size) == 2 * kept + 4 + 4 * kept
-    # More than half: the step itself is smaller than values and positions.
+    # The step itself, or the rounded step with one scale, is smaller than values and positions.
     assert count("fedavg", "topk:share=0.6") == plain
-    # So is the rounded step, with one scale.
-    assert count("fedavg", "topk:share=1,bits=4").up == plain.up - 4 * size + -(-size // 2) + 4
+    rounded = [count("fedavg", f"topk:share={share},bits={bits}").up for share, bits in ((1, 4), (0.1, 2))]
+    assert rounded == [plain.up - 4 * size + -(-size // per_byte) + 4 for per_byte in (2, 4)]
     # SCAFFOLD's second sum is sent as it is.
     assert count("scaffold", "topk:share=0.1").up == sparse.up + 4 * size
     # Values of 8 bits, a scale for each of three arrays, positions of 4 bytes; a value alone is its own scale.
