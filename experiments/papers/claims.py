@@ -16,7 +16,7 @@ from .remarks import FOLDER, lines_of
 Names = tuple[tuple[str, str], ...]
 AXES = ("row", "column", "variant", "reading", "metric")
 # How a claim about several comparisons is meant; empty: as one about their mean.
-EVERY, SOME, WITHIN = "every", "some", "within"
+EVERY, WITHIN = "every", "within"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Claim:
       worse: the cells that they are compared with; other axes as in `better`.
       by: required difference in percentage points.
       over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
-      how: for several comparisons, 'every' one or 'some' must hold, '' their mean; 'within' asks for a difference of at
-        most |by|, of either sign.
+      how: for several comparisons, 'every' one must hold, or '' their mean; 'within' asks for a difference of at most
+        |by|, of either sign.
     """
 
     text: str

@@ -14,7 +14,7 @@ from fedwin.registry import parse
 
 from ..figures import factors, line, plane, stored
 from ..papers import standin
-from ..papers.claims import EVERY, SOME, WITHIN
+from ..papers.claims import EVERY, WITHIN
 from ..papers.items import Analysis, Claim, Item
 from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
 from ..records import Json
@@ -129,19 +129,19 @@ class Verdict:
             return NOT_COMPARABLE
         if self.estimate is None:
             return FEW_SEEDS
-        if self.claim.how not in (EVERY, SOME):
+        if self.claim.how != EVERY:
             return self._judged(self.estimate)
-        by_all, by_one = (HOLDS, CONTRADICTED) if self.claim.how == EVERY else (CONTRADICTED, HOLDS)
-        if {word for _, _, word in self.each} == {by_all}:
-            return by_all
-        return by_one if rejected([self._p_of_one(by_one)], "none")[0] else OPEN
+        if {word for _, _, word in self.each} == {HOLDS}:
+            return HOLDS
+        return CONTRADICTED if rejected([self._p_of_one], "none")[0] else OPEN
 
     def _p_values(self, word: str) -> list[float]:
         return [p_value(comparison.gains, self.claim.by) for comparison, _, each in self.each if each == word]
 
-    def _p_of_one(self, word: str) -> float:
-        """p-value of a verdict for which one comparison is enough: Bonferroni's, over all of them."""
-        return min(1.0, min(self._p_values(word), default=1.0) * len(self.each))
+    @property
+    def _p_of_one(self) -> float:
+        """p-value of 'contradicted', for which one comparison is enough: Bonferroni's, over all of them."""
+        return min(1.0, min(self._p_values(CONTRADICTED), default=1.0) * len(self.each))
 
     @property
     def p(self) -> float:
@@ -152,9 +152,8 @@ class Verdict:
         """
         if self.word not in (HOLDS, CONTRADICTED):
             return 1.0
-        if self.claim.how in (EVERY, SOME):
-            all_of_them = (self.claim.how == EVERY) == (self.word == HOLDS)
-            return max(self._p_values(self.word)) if all_of_them else self._p_of_one(self.word)
+        if self.claim.how == EVERY:
+            return max(self._p_values(HOLDS)) if self.word == HOLDS else self._p_of_one
         pooled = pooled_gains([comparison.gains for comparison in self.counted])
         bounds = (self.claim.by, -self.claim.by) if self.claim.how == WITHIN else (self.claim.by,)
         return max(p_value(pooled, by) for by in bounds)

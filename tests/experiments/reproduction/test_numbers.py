@@ -136,9 +136,6 @@ UNCLEAR = several(x=[2] * 5, y=[-1, 1, 1, -1, 1])
         ("every", UNCLEAR, "open"),
         ("every", several(x=[2] * 5, y=[-4, -1, -1, -1, -3]), "open"),  # p = 0.034 of one, 0.067 of the smaller of two
         ("every", several(x=[2] * 5, y=[1] * 5), "holds"),
-        ("some", AGAINST, "holds"),
-        ("some", several(x=[-2] * 5, y=[-1] * 5), "contradicted"),
-        ("some", several(x=[-2] * 5, y=[-1, 1, 1, -1, 1]), "open"),
         ("within", several(x=[0.6, 0.8, 0.7, 0.6, 0.8]), "holds"),
         ("within", several(x=[1.93] * 5), "contradicted"),
         ("within", several(x=[-1.93] * 5), "contradicted"),
