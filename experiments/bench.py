@@ -39,7 +39,7 @@ from fedwin.errors import UserError
 from fedwin.registry import ranges
 from fedwin.runs.config import Config
 
-from .cli import subcommand, unused
+from .cli import requirements, subcommand, unused
 from .compare import parse_method
 from .tools import operations, timer
 from .tools.peers.cases import CASES, OWN, PEERS, PUBLISHED, SIDE, Case, scaled
@@ -193,12 +193,12 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
         return timer.Contestant(label, command, request | {"config": dataclasses.asdict(config)}, variables)
 
     base = config_of(case, options)
-    variants = [f"{case.algorithm} {text}" for text in VARIANTS if for_accelerators(options)]
+    texts = [f"{case.algorithm} {text}" for text in VARIANTS if for_accelerators(options)] + options.methods
     found = [
         own(FEDWIN, base),
         timer.Contestant(PRODUCT, [sys.executable, str(FOLDER / "product_peer.py")], request, variables),
     ]
-    found += [own(f"{FEDWIN} {text}", parse_method(text, base)) for text in (*variants, *options.methods)]
+    found += [own(f"{FEDWIN} {text}", parse_method(text, base)) for text in dict.fromkeys(texts)]
     for name in peers_of(case, options):
         python, more = (sys.executable, variables) if name == "fedjax" else (python_torch, {})
         command = [python, str(FOLDER / f"{name}_peer.py")]
@@ -293,27 +293,13 @@ def report_text(report: Record) -> str:
         known = CASES[r["case"]].published
         if r["who"] == FEDWIN and known is not None and r["cohort"] == str(CASES[r["case"]]):
             seconds = r["ms_per_round"] / 1e3 * known.share * known.rounds
-            whole.append([r["case"], known.work, f"{known.rounds:,}", duration(seconds), known.figures])
+            whole.append([r["case"], known.work, f"{known.rounds:,}", requirements.readable(seconds), known.figures])
     parts.append(plain_table([head, *rows], width=TABLE_WIDTH))
     if whole:
         parts.append("Whole work: a round's time x rounds, without start and tests, which published times include.")
         titles = ["case", "work", "rounds", "fedwin, extrapolated", "published"]
         parts.append(plain_table([titles, *whole], width=TABLE_WIDTH))
     return "\n\n".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Returns a time as the sources write it.
-
-    >>> duration(2.5), duration(100), duration(20000)
-    ('2.5 s', '1:40 min', '5:33:20 h')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.2g} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
 
 
 if __name__ == "__main__":

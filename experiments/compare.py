@@ -71,7 +71,9 @@ def parse_method(text: str, base: Config) -> Config:
     for flag in own:
         flag_name, equals, value = flag.removeprefix("--").partition("=")
         if not equals or flag_name not in fields:
-            raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
+            raise UserError(
+                f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.{registry.nearest(flag_name, fields)}"
+            )
         name = fields[flag_name].name
         if name in ("algorithm", "out_dir"):
             raise UserError(f"method '{text}': --{flag_name} is set by the comparison; omit it.")

@@ -56,13 +56,13 @@ def run_all(launcher: Launcher, configs: Mapping[str, Config], folder: pathlib.P
     """Runs what is left, or prints the commands, and reports summaries of what has ended; UserError if some failed."""
     left = {label: config for label, config in configs.items() if finished_summary(config) is None}
     failed = launch(launcher, {pathlib.Path(c.out_dir): Job(label, c) for label, c in left.items()}, folder)
-    ended = {label: summary for label, config in configs.items() if (summary := _summary(label, config))}
+    ended = {label: summary for label, config in configs.items() if (summary := summary_of(label, config))}
     if launcher.jobs and ended:
         report(ended)
     conclude(failed)
 
 
-def _summary(label: str, config: Config) -> Summary | None:
+def summary_of(label: str, config: Config) -> Summary | None:
     """Returns the summary of a run that has ended, with a note if the code of its imports has changed since."""
     summary = finished_summary(config)
     if summary is None and (pathlib.Path(config.out_dir) / "summary.json").is_file():

@@ -13,6 +13,7 @@ from absl import flags
 from fedwin.callbacks.scores import WIDTH, plain_table
 from fedwin.errors import UserError
 from fedwin.files import check_unlocked, is_locked, parse_json, read_bytes
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.directory import delete
 from fedwin.runs.metrics_log import read_lines
 
@@ -33,7 +34,7 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
         settings["seeds_at_once"] = config.get("seeds_at_once", 1)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    done = dict.fromkeys(seeds, 0)
+    done = {seed: max(seed_checkpoints(directory, seed).rounds(), default=0) for seed in seeds}
     state = "finished" if (directory / "summary.json").is_file() else "unfinished"
     try:
         for line in read_lines(directory / "metrics.jsonl"):

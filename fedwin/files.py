@@ -278,7 +278,8 @@ def _open_locked(path: pathlib.Path) -> int:
         try:
             # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
+            if os.fstat(handle).st_nlink:  # its holder may have unlinked it in between
+                return handle
         except OSError as error:
             if error.errno not in _HELD_ERRNOS:
                 reason = f"this file system has no locks ({error.strerror})"

@@ -38,9 +38,9 @@ def train_command(config: Config) -> str:
 def folder_name(text: str) -> str:
     """Returns a directory name for a piece of a command line; a long one is cut and ends in a hash."""
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
-    return name if len(name) <= LONGEST else with_hash(name, text)
+    return name if len(name.encode()) <= LONGEST else with_hash(name, text)
 
 
 def with_hash(name: str, text: str) -> str:
     """Returns `name`, shortened if necessary, followed by the hash of `text`."""
-    return f"{name[:LONGEST]}-{hash_of(text, size=4)}"
+    return f"{name.encode()[:LONGEST].decode(errors='ignore')}-{hash_of(text, size=4)}"

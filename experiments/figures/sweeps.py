@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.registry.choices import parse
+from fedwin.registry.choices import nearest, parse
 
 from . import curves, sources, style
 from .sources import Series
@@ -113,7 +113,7 @@ def of_runs(
 def _value(label: str, config: Mapping[str, Any], parameter: str) -> float:
     field, _, inner = parameter.partition(".")
     if field not in config:
-        raise UserError(f"parameter '{parameter}': {label} has no flag --{field}.")
+        raise UserError(f"parameter '{parameter}': {label} has no flag --{field}.{nearest(field, config)}")
     value = config[field]
     if inner:
         choices = [parse(text) for text in ([value] if isinstance(value, str) else value) if text]

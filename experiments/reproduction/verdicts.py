@@ -147,8 +147,7 @@ class Verdict:
     def p(self) -> float:
         """Two-sided p-value of a verdict; 1 for one that is not decided.
 
-        Where all comparisons must be decided it is the largest; where one is enough, it is the smallest times their
-        number.
+        Where all comparisons must hold it is the largest; where one is enough, the smallest times their number.
         """
         if self.word not in (HOLDS, CONTRADICTED):
             return 1.0

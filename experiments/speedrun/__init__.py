@@ -118,7 +118,7 @@ def runs_of(folder: pathlib.Path) -> dict[pathlib.Path, Record]:
     for path, record in found.items():
         for field in dataclasses.fields(Config):
             trained, wanted = record.config.get(field.name, default_of(field)), getattr(config, field.name)
-            free = field.metadata["operational"] or field.name in (*EVALUATION, *EXECUTION)
+            free = field.metadata["operational"] or field.name in {*EVALUATION, *EXECUTION} - FIXED
             if trained != wanted and not free:
                 raise UserError(f"{path} was trained with {field.name}={trained}, not {wanted}, as {FLAGS} says.")
         device, longest = record.about["device"], max(record.seconds.values(), default=0.0)

@@ -21,9 +21,10 @@ from fedwin.files import InUse, check_unlocked, locked, writing
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.directory import finished_summary, hash_of, set_fields
+from fedwin.runs.directory import hash_of, set_fields
 
 from ..cli import config_flags
+from ..launching import summary_of
 from . import grid, sweeps
 
 # Builders have the signature builder(*, option=...) -> OptunaSearch, or None for the grid.
@@ -263,8 +264,16 @@ class Search:
 
     def _seed_sampler(self, number: int) -> None:
         """Gives the study a sampler of a trial: its draws do not depend on when this process began."""
-        seed = int(hash_of([self.settings.seed, number], size=4), 16)
-        self.study.sampler = self.optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.settings.startup)
+
+        def sampler(*which: Any) -> Any:
+            seed = int(hash_of([self.settings.seed, *which], size=4), 16)
+            return self.optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.settings.startup)
+
+        self.study.sampler = sampler(number)
+        # Numbers that are not drawn together, as at random, have a seed each: an earlier process may have drawn some.
+        self.study.sampler.sample_independent = lambda study, trial, name, distribution: sampler(
+            number, name
+        ).sample_independent(study, trial, name, distribution)
 
     def _run(self, trial: Any) -> None:
         point = point_of(self.space, trial)
@@ -273,7 +282,7 @@ class Search:
         trials = self.study.get_trials(deepcopy=False)
         known = trials[trial.number].intermediate_values
         # One of the same values is the same run.
-        for other in (each for each in trials if PRUNED_AT in each.user_attrs):
+        for other in (each for each in trials if PRUNED_AT in each.user_attrs and each.number != trial.number):
             if point_of(self.space, self.optuna.trial.FixedTrial(other.params)) == point:
                 trial.set_user_attr(PRUNED_AT, other.user_attrs[PRUNED_AT])
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
@@ -301,7 +310,7 @@ class Search:
             point = point_of(self.space, self.optuna.trial.FixedTrial(trial.params))
             label, config = grid.label(point), grid.config_of(self.base, point)
             sweep.points[label], sweep.configs[label], sweep.trials[label] = point, config, trial
-            if (summary := finished_summary(config)) is None:
+            if (summary := summary_of(label, config)) is None:
                 raise UserError(f"{config.out_dir}: a run of the search is gone; restore it, or use another --out_dir.")
             sweep.summaries[label] = summary
             if PRUNED_AT in trial.user_attrs:

@@ -113,7 +113,7 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
         for path in inside:
             found.setdefault(path.resolve(), path)
     above = pathlib.Path(os.path.commonpath([str(argument.resolve()) for argument in arguments] or ["/"]))
-    return {path: str(full.relative_to(above)) if full != above else full.name for full, path in found.items()}
+    return {path: os.path.relpath(full, above) if full != above else full.name for full, path in found.items()}
 
 
 def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:

@@ -6,12 +6,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from fedwin.errors import UserError
 from fedwin.registry.ranges import one_of
 
 # Coverage of all intervals.
 CONFIDENCE = 0.95
-
-
 # Corrections of the level of several tests for their number.
 Correction = Literal["none", "holm", "benjamini_hochberg"]
 
@@ -45,11 +44,14 @@ def mean_interval(values: Mapping[Any, float | None]) -> Interval:
     Args:
       values: seed -> number; None, NaN or an infinity marks a diverged seed, which is left out.
 
+    Raises:
+      UserError: for anything but a mapping, as for the other functions of seeds.
+
     Example:
       >>> mean_interval({0: 1.0, 1: 3.0, 2: None})
       Interval(mean=2.0, half_width=12.706204736174694, seeds=2, of_seeds=3)
     """
-    finite = np.array([value for value in values.values() if value is not None and math.isfinite(value)], np.float64)
+    finite = _finite(values)
     count = len(finite)
     if not count:
         return Interval(None, None, 0, len(values))
@@ -75,8 +77,9 @@ def paired_interval(method: Mapping[Any, float | None], first: Mapping[Any, floa
       >>> paired_interval({0: 1.0, 1: 3.0}, {0: 0.0, 1: 2.0})
       Interval(mean=1.0, half_width=0.0, seeds=2, of_seeds=2)
     """
-    both = [seed for seed in method if seed in first]
-    return mean_interval({seed: _difference(method[seed], first[seed]) for seed in both})
+    of, baseline = (dict(zip(each, _numbers(each))) for each in (method, first))
+    with np.errstate(invalid="ignore"):  # infinities
+        return mean_interval({seed: of[seed] - baseline[seed] for seed in of if seed in baseline})
 
 
 def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]:
@@ -102,7 +105,10 @@ def p_value(values: Mapping[Any, float], by: float = 0.0) -> float:
     """Computes the two-sided p-value of Student's t test that the mean over seeds is `by`.
 
     Args:
-      values: seed -> number, of two seeds or more.
+      values: seed -> number; a diverged seed is left out.
+
+    Raises:
+      UserError: fewer than two seeds are left.
 
     Example:
       >>> round(p_value({0: 1.0, 1: 2.0, 2: 3.0}), 4)
@@ -110,9 +116,11 @@ def p_value(values: Mapping[Any, float], by: float = 0.0) -> float:
     """
     from scipy.special import stdtr  # takes a third of a second to import
 
-    numbers = np.array(list(values.values()), np.float64)
+    numbers = _finite(values) - by  # equal ones are exactly 0
+    if len(numbers) < 2:
+        raise UserError("p_value: a test needs the numbers of two seeds or more.")
     error = np.std(numbers, ddof=1) / math.sqrt(len(numbers))
-    distance = abs(float(np.mean(numbers)) - by)
+    distance = abs(float(np.mean(numbers)))
     return float(2 * stdtr(len(numbers) - 1, -distance / error)) if error else float(distance == 0)
 
 
@@ -149,7 +157,13 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
     return below.tolist()
 
 
-def _difference(value: float | None, reference: float | None) -> float | None:
-    if value is None or reference is None or not (math.isfinite(value) and math.isfinite(reference)):
-        return None
-    return value - reference
+def _numbers(values: Mapping[Any, float | None]) -> np.ndarray:
+    """Returns the numbers of seed -> number; NaN for None."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"intervals and tests take seed -> number, not a {type(values).__name__}.")
+    return np.array(list(values.values()), np.float64)
+
+
+def _finite(values: Mapping[Any, float | None]) -> np.ndarray:
+    numbers = _numbers(values)
+    return numbers[np.isfinite(numbers)]

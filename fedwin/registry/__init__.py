@@ -246,11 +246,13 @@ class Registry(dict):
             raise UserError(f"{failure}: {error}; define {form}.") from error
         with user_code(builder, failure):
             built = builder(*context, **choice.params)
+        return self.checked(built, choice.name)
+
+    def checked(self, built: Any, name: str) -> Any:
+        """Returns what a builder has returned; raises UserError if it has another type than the registry's."""
         if not isinstance(built, self.builds):
             wanted = " or ".join("a function" if kind is Callable else kind.__name__ for kind in self.builds)
-            raise UserError(
-                f"{self.kind} '{choice.name}': its builder must return {wanted}, not {type(built).__name__}."
-            )
+            raise UserError(f"{self.kind} '{name}': its builder must return {wanted}, not {type(built).__name__}.")
         return built
 
     def _hyperparameters(self, builder: Callable, base: Entry | None) -> tuple[Hyperparameter, ...]:

@@ -16,7 +16,7 @@ from fedwin.data import DATASETS, Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import MODELS, Model, interchange, merged
-from fedwin.registry import parse
+from fedwin.registry import nearest, parse
 from fedwin.registry.ranges import NonNegativeInt, check_values
 from fedwin.residence.blockwise import placed
 from fedwin.residence.examples import make_examples
@@ -133,7 +133,7 @@ def load(
         run = _state(prepared, seed, leaves)
         models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
     if readout not in models:
-        raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.")
+        raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.{nearest(readout, models)}")
     return TrainedModel(models[readout], prepared.model, prepared.normalize, seed, round, prepared, run, directory)
 
 

@@ -17,7 +17,7 @@ from tensorboardX.summary import scalar
 from fedwin.callbacks.protocol import Line
 from fedwin.callbacks.trackers import scalars
 from fedwin.errors import UserError
-from fedwin.files import SUMS, AppendFile, json_value, parse_json, read_verified, replace_bytes, replace_text, writing
+from fedwin.files import SUMS, AppendFile, digest_of, json_value, parse_json, read_verified, replace_bytes, writing
 
 
 def read_lines(path: str | os.PathLike) -> list[Line]:
@@ -86,14 +86,17 @@ class MetricsLog:
         self._file.close()
         written = read_lines(self.path)
         lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
+        own = [line for line in lines if line["seed"] == seed]
+        kept = {client_file(self.directory, seed, line["round"]): line["clients"] for line in own if "clients" in line}
+        for path, digest in kept.items():
+            if not path.is_file() or digest_of(path.read_bytes()) != digest:
+                raise UserError(f"{path} is gone or damaged; restore it, or run again in another --out_dir.")
         if len(lines) < len(written):
             self._remove_summary()
-        own = [line for line in lines if line["seed"] == seed]
-        kept = [client_file(self.directory, seed, line["round"]) for line in own if "clients" in line]
         for path in set(client_file(self.directory, seed, 0).parent.glob("*")).difference(kept):
             with writing(path):
                 path.unlink()
-        replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+        replace_bytes(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         self._events_of(seed).rewrite(own)
 
     def write_clients(self, seed: int, round: int, table: bytes) -> None:

@@ -129,6 +129,9 @@ def _train(
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     directories.check_identity(identity)
     _print_header(checked, identity.fingerprint, say)
+    if diverged := multi_process.broadcast_object(multi_process.run_on_all(lambda: _diverged(directory))):
+        say(f"note: this run has ended and diverged; remove {directory} to train it again.")
+        return diverged
     tracking = _tracking(config, directory, identity.fingerprint, closing)
     rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule, config.early_stopping)]
     given = [*rule, *([] if on_eval is None else [on_eval])]
@@ -139,6 +142,14 @@ def _train(
     if tracking is not None:
         tracking.summary(summary)
     return summary
+
+
+def _diverged(directory: pathlib.Path) -> Summary:
+    """Returns the summary of a finished run of which a seed diverged, which has no last state; {} otherwise."""
+    if not multi_process.is_first() or not (directory / "summary.json").exists():
+        return {}
+    summary = directories.verified_summary(directory)
+    return summary if any(seed["diverged_at"] is not None for seed in summary["seeds"].values()) else {}
 
 
 def _tracking(

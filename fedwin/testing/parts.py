@@ -14,7 +14,7 @@ import numpy as np
 
 from fedwin import core, tree
 from fedwin.aggregation import AGGREGATORS
-from fedwin.data import PARTITIONS, Partition
+from fedwin.data import PARTITIONS
 from fedwin.engine.algorithm_check import check_round
 from fedwin.errors import UserError, describe
 from fedwin.losses import LOSSES
@@ -34,7 +34,8 @@ def _contract(registry):
         @functools.wraps(check)
         def checked(builder, *args, **options) -> None:
             name = builder if isinstance(builder, str) else getattr(builder, "__name__", check.__name__)
-            make = functools.partial(registry.build, builder) if isinstance(builder, str) else builder
+            own = lambda *context: registry.checked(builder(*context), name)
+            make = functools.partial(registry.build, builder) if isinstance(builder, str) else own
             try:
                 for holds, sentence in check(make, *args, **options):
                     if not holds:
@@ -163,7 +164,6 @@ def check_partition(make, dataset=None, num_clients: int = 8, seed: int = 0):
     dataset = federations.dataset() if dataset is None else dataset
     before = {name: np.array(values) for name, values in dataset.train.items()}
     found, again = (make(dataset, num_clients, seed) for _ in range(2))
-    yield isinstance(found, Partition), f"it is a {type(found).__name__}; return data.Partition.from_lists(rows)"
     order, count, clients = found.order, len(before["y"]), found.num_clients
     yield found.offset[-1] == order.size, "offset does not end where order does; use data.Partition.from_lists"
     yield not order.size or 0 <= order.min() <= order.max() < count, f"it has an example that is not in 0..{count - 1}"

@@ -18,7 +18,7 @@ from tests.refusals import refused
 FLAGS = (
     "--dataset=digits --num_clients=20 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=8 --eval_every=2 "
     "--final_evals=2 --checkpoint_every=4 --val_fraction=0.2 --seeds=0,1 --strategy=vmapped "
-    "--grid=client_lr=log:0.001..10 --grid=batch_size=8..16 --search=optuna:trials=6,startup=2"
+    "--grid=client_lr=log:0.001..10 --grid=batch_size=8..16 --search=optuna:trials=6,startup=2,seed=2"
 )
 
 
@@ -98,7 +98,7 @@ def test_the_first_seed_decides_for_all():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="pip install 'fedwin[optuna]'")
 def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
-    """Killed in the second seed of one trial, and between the decision to prune and the end of another one's run."""
+    """Killed in the second seed of one trial, between the decision to prune and the end of a run, and between draws."""
 
     class Killed(BaseException):
         pass
@@ -125,7 +125,14 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     launched = calls.called("sweep", *flags, f"--out_dir={tmp_path}/jobs", "--launcher=local:jobs=1")
     assert launched.status == 0 and rows(tmp_path / "jobs") == table, launched.lines  # one job: the same draws
 
-    report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1, "refused": 1}
+    report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1, "refused": 1, "drawn": 1}
+    trial = importlib.import_module("optuna").trial.Trial
+    suggest = trial.suggest_int
+
+    def killed_draw(self, *args, **options):
+        if self.number and kills.pop("drawn", 0):
+            raise Killed
+        return suggest(self, *args, **options)
 
     def killed(self, round, seed, read_outs):
         stop = report(self, round, seed, read_outs)
@@ -138,9 +145,10 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(search.Pruning, "__call__", killed)
+        patched.setattr(trial, "suggest_int", killed_draw)
         refused = calls.called("sweep", *flags, f"--out_dir={cut}")
         assert refused.status == 2 and "no room" in refused.lines[-1]
-        for _ in range(2):
+        for _ in range(3):
             with pytest.raises(Killed):
                 calls.called("sweep", *flags, f"--out_dir={cut}")
     assert not any(kills.values()) and calls.called("sweep", *flags, f"--out_dir={cut}").status == 0

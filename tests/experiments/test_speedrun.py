@@ -87,6 +87,7 @@ BROKEN = {
     "clients_per_round=20 changes the task, which has 10": {"flags": ["--clients_per_round=20"]},
     "unknown flag --client_rl": {"flags": ["--client_rl=1"]},
     "trained with client_lr=0.07, not 0.05, as run.flags says": {"client_lr": 0.07},
+    "trained with init_from=good, not , as run.flags says": {"init_from": "good"},
     "the seeds 0, 1, 2, 3; train 0 to 4": {"rounds": BETTER[:4]},
     "seed 0 is not evaluated every 20 rounds": {"every": 50},
     "60 s on gpu x1; the limit": {"device": "gpu x1"},

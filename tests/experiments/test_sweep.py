@@ -149,7 +149,7 @@ def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     config = Config(**flags)
     refused("not 9; for more rounds use .* --fork_from=.*@3", finished_summary, Config(**flags | {"num_rounds": 9}))
     monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
-    assert list(launching._summary("one", config)["seeds"]) == [0, 1]
+    assert list(launching.summary_of("one", config)["seeds"]) == [0, 1]
     assert "note: 'one' was trained with other code of --import; remove" in capsys.readouterr().out
 
 

@@ -87,13 +87,7 @@ def no_run_begins(monkeypatch) -> None:
 
 
 def refused(folder: pathlib.Path, said: str, *arguments: str) -> str:
-    """Checks that a command line is rejected: status 2, one line, nothing written; returns the line.
-
-    Args:
-      folder: the working directory, in which nothing may appear.
-      said: what the line must contain, parts separated by ' | '.
-      *arguments: of the command line after `fedwin`.
-    """
+    """Checks that a command line ends in one line with the parts of `said`, and writes nothing; returns the line."""
     before = tree_of(folder)
     ended = called(*arguments)
     told = "\n".join(ended.lines)

@@ -67,7 +67,7 @@ FOLDERS = [
     (f"--out_dir={LONG_NAME}", "out_dir=aaa | name too long | --out_dir"),
     ("--out_dir=afile/run", "can't be written"),
     ("--fork_from=x", "fork_from='x' | DIR@ROUND"),
-    ("--fork_from=gone@1", "no checkpoint of round 1 | none"),
+    ("--fork_from=gone@1", "gone: there is no such folder"),
     ("--init_from=gone@1:part=head", "part=head | all, classifier, features"),
     ("--init_from=gone@1", "gone/checkpoints | No such file | check the path"),
     ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),

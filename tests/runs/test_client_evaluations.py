@@ -168,6 +168,7 @@ def test_an_altered_table_is_refused(natural, tmp_path):
     shutil.copytree(natural, copy)
     client_file(copy, 0, 3).write_bytes(client_file(copy, 0, 6).read_bytes())
     refused(r"round_3\.npz has been altered", fedwin.client_table, copy, round=3)
+    refused(r"round_3\.npz is gone or damaged; restore it", train, copy)
     refused("no evaluation of clients of round 4 with seed 0; available: 3, 6", fedwin.client_table, copy, round=4)
     refused("no evaluation of clients with seed 9; available: seed 0", fedwin.client_table, copy, 9)
     options = types.SimpleNamespace(labels=[], readouts=[], metric="", seed=0, round=6)

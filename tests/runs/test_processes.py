@@ -44,15 +44,9 @@ def slurm(process, count, port):
 
 
 class Processes:
-    """Starts `count` processes of `fedwin train` that compute one run.
+    """Processes of `fedwin train`, each with some devices and flags of its `own`, that compute one run.
 
-    Args:
-      count: how many.
-      directory: of the run; their output is written next to it.
-      devices: of each.
-      own: process -> additional flags.
-      cluster: whether they find each other by the variables that SLURM sets.
-      setting: flags of all.
+    With `cluster` they find each other by the variables that SLURM sets. Output is written next to the run's directory.
     """
 
     def __init__(self, count, directory, *, devices=1, own=None, binary="train", cluster=False, **setting):

@@ -104,6 +104,8 @@ def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
     assert accuracy["score"] == pytest.approx(100 * json.loads(lines[2])["model"]["accuracy"])
     (tmp_path / "half" / "summary.json").write_text("{")
     refused("half/summary.json is not this run's summary", runs.read, tmp_path / "half", "half")
+    (tmp_path / "half" / "link").symlink_to(trained[0])
+    assert any(name.startswith("..") for name in runs.find([tmp_path]).values())
 
 
 class Scripts(html.parser.HTMLParser):
