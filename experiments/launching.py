@@ -66,7 +66,8 @@ def summary_of(label: str, config: Config) -> Summary | None:
     """Returns the summary of a run that has ended, with a note if the code of its imports has changed since."""
     summary = finished_summary(config)
     if summary is None and (pathlib.Path(config.out_dir) / "summary.json").is_file():
-        print(f"note: '{label}' was trained with other code of --import; remove {config.out_dir} to train it again.")
+        note = f"note: '{label}' was trained with other code of --import; use another --out_dir to train it again."
+        print(note, file=sys.stderr)
         summary = verified_summary(config.out_dir)
     return summary
 

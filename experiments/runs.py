@@ -34,13 +34,14 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
         settings["seeds_at_once"] = config.get("seeds_at_once", 1)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    done = {seed: max(seed_checkpoints(directory, seed).rounds(), default=0) for seed in seeds}
+    done = dict.fromkeys(seeds, 0)
     state = "finished" if (directory / "summary.json").is_file() else "unfinished"
     try:
+        done = {seed: max(seed_checkpoints(directory, seed).rounds(), default=0) for seed in seeds}
         for line in read_lines(directory / "metrics.jsonl"):
             if line["seed"] in done:
                 done[line["seed"]] = max(done[line["seed"]], line["round"])
-    except UserError:
+    except (UserError, OSError):
         state = "damaged"
     return settings | {"seeds": seeds, "rounds": min(done.values(), default=0), "state": state}
 

@@ -64,10 +64,9 @@ FEDERATIONS = {
 # Fashion-MNIST: 30 of 100 or 60, IMA's shards 20; MNIST: 30 of 100; digits: 30 of 150) on examples that clients hold
 # out (a fifth of each, WSM's and the writers' a tenth; but for the writers, as many local steps as without), over
 # `seeds` seeds from 100 on. Rates, 0.0002, 0.0005, 0.001 and so on, give the best a lower and a higher neighbor; two
-# other values of a coefficient follow at the best rate (with cohorts of three, alpha = 0.05 or 0.1, for IMA, on
-# Fashion-MNIST, MNIST and digits, for FedDyn and FedCM on iid data, and with one class per client, but for MIME and
-# MimeLiteMom, the best's neighbors in both). Settings with three seeds (GHB: four) were the best two of seed 100, or
-# within half a point; the best of them is run. 0: diverged. alpha0_tau1 ...: GHB's rates for spans (`ghb/figure3`).
+# other values of a coefficient follow at the best rate (but for figures of spans and cohorts of 15 to 50, the best's
+# neighbors in both). Settings with three seeds (GHB: four) were the best two of seed 100, or within half a point; the
+# best of them is run. 0: diverged. alpha0_tau1 ...: GHB's rates for spans (`ghb/figure3`).
 TRIED = lines_of(FOLDER / "rates.csv")
 # Federation -> method -> algorithm and local rate, the most accurate with most seeds.
 RATES: dict[str, dict[str, Fields]] = collections.defaultdict(dict)

@@ -77,9 +77,8 @@ def paired_interval(method: Mapping[Any, float | None], first: Mapping[Any, floa
       >>> paired_interval({0: 1.0, 1: 3.0}, {0: 0.0, 1: 2.0})
       Interval(mean=1.0, half_width=0.0, seeds=2, of_seeds=2)
     """
-    of, baseline = (dict(zip(each, _numbers(each))) for each in (method, first))
-    with np.errstate(invalid="ignore"):  # infinities
-        return mean_interval({seed: of[seed] - baseline[seed] for seed in of if seed in baseline})
+    of, baseline = (dict(zip(each, _numbers(each).tolist())) for each in (method, first))
+    return mean_interval({seed: of[seed] - baseline[seed] for seed in of if seed in baseline})
 
 
 def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]:

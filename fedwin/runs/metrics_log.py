@@ -89,8 +89,10 @@ class MetricsLog:
         own = [line for line in lines if line["seed"] == seed]
         kept = {client_file(self.directory, seed, line["round"]): line["clients"] for line in own if "clients" in line}
         for path, digest in kept.items():
-            if not path.is_file() or digest_of(path.read_bytes()) != digest:
-                raise UserError(f"{path} is gone or damaged; restore it, or run again in another --out_dir.")
+            with contextlib.suppress(OSError):
+                if digest_of(path.read_bytes()) == digest:
+                    continue
+            raise UserError(f"{path} is gone or damaged; restore it, or run again in another --out_dir.")
         if len(lines) < len(written):
             self._remove_summary()
         for path in set(client_file(self.directory, seed, 0).parent.glob("*")).difference(kept):

@@ -20,7 +20,7 @@ from fedwin.data.checks import classes_without_examples
 from fedwin.engine.evaluate import held_out
 from fedwin.engine.strategy import check_strategy
 from fedwin.errors import UserError, escape
-from fedwin.files import check_unlocked
+from fedwin.files import SUMS, check_unlocked
 from fedwin.models import Model
 from fedwin.models.convolution import onednn
 from fedwin.registry import parse
@@ -129,27 +129,31 @@ def _train(
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     directories.check_identity(identity)
     _print_header(checked, identity.fingerprint, say)
-    if diverged := multi_process.broadcast_object(multi_process.run_on_all(lambda: _diverged(directory))):
-        say(f"note: this run has ended and diverged; remove {directory} to train it again.")
-        return diverged
     tracking = _tracking(config, directory, identity.fingerprint, closing)
     rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule, config.early_stopping)]
     given = [*rule, *([] if on_eval is None else [on_eval])]
     callbacks = RunCallbacks(given, config.num_rounds, [] if tracking is None else [tracking.line])
-    program = Program(plan, test, callbacks.may_stop)
-    results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
-    summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
+    summary = multi_process.broadcast_object(multi_process.run_on_all(lambda: _diverged(config, directory)))
+    if summary:
+        say(f"note: this run has ended and diverged; remove {directory} to train it again.")
+        for seed in config.seeds:
+            callbacks.resume(seed, lambda seed=seed: metrics_log.lines(seed) if metrics_log else [])
+    else:
+        program = Program(plan, test, callbacks.may_stop)
+        results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
+        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
     if tracking is not None:
         tracking.summary(summary)
     return summary
 
 
-def _diverged(directory: pathlib.Path) -> Summary:
-    """Returns the summary of a finished run of which a seed diverged, which has no last state; {} otherwise."""
-    if not multi_process.is_first() or not (directory / "summary.json").exists():
+def _diverged(config: Config, directory: pathlib.Path) -> Summary:
+    """Returns the summary of a finished run that a divergence ended, for which no state is saved; {} otherwise."""
+    written = all((directory / name).exists() for name in ("summary.json", SUMS))
+    if not multi_process.is_first() or not config.stop_on_divergence or not written:
         return {}
     summary = directories.verified_summary(directory)
-    return summary if any(seed["diverged_at"] is not None for seed in summary["seeds"].values()) else {}
+    return summary if any(seed.get("diverged_at") is not None for seed in summary["seeds"].values()) else {}
 
 
 def _tracking(

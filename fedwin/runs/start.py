@@ -64,7 +64,7 @@ class Source(NamedTuple):
     def checkpoints(self, flag: str, seed: int) -> Checkpoints:
         """Returns the checkpoints of a seed of the other run; raises UserError if it has none of the round."""
         checkpoints = seed_checkpoints(self.directory, seed)
-        if not pathlib.Path(self.directory).is_dir():
+        if not self.directory.is_dir():
             raise UserError(f"{flag}: {self.directory}: there is no such folder; check the path.")
         try:
             rounds = checkpoints.rounds()

@@ -150,7 +150,7 @@ def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):
     refused("not 9; for more rounds use .* --fork_from=.*@3", finished_summary, Config(**flags | {"num_rounds": 9}))
     monkeypatch.setattr(launching, "finished_summary", lambda config: None)  # as if the code of its imports had changed
     assert list(launching.summary_of("one", config)["seeds"]) == [0, 1]
-    assert "note: 'one' was trained with other code of --import; remove" in capsys.readouterr().out
+    assert "note: 'one' was trained with other code of --import; use another" in capsys.readouterr().err
 
 
 def test_a_dry_run_beside_another_process_counts_what_is_left_to_this_one(swept, tmp_path):

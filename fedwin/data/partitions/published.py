@@ -25,8 +25,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
 
     Args:
       num_clients: None, or the number of clients in the file.
-      path: a .csv file with the columns user_id and image_id (position of the training example, from 0 on) and,
-        optionally, class, or a .json file; possibly compressed (.gz, .xz, .bz2).
+      path: .json, or .csv with user_id, image_id (an example's position, from 0) and optionally class; .gz, .xz, .bz2.
 
     Raises:
       UserError: unreadable file, a row that is out of range or assigned twice, or a class that differs from the data
