@@ -137,7 +137,7 @@ def _train(
     if summary:
         say(f"note: this run has ended and diverged; remove {directory} to train it again.")
         for seed in config.seeds:
-            callbacks.resume(seed, lambda seed=seed: metrics_log.lines(seed) if metrics_log else [])
+            callbacks.resume(seed, lambda: metrics_log.lines(seed) if metrics_log else [])
     else:
         program = Program(plan, test, callbacks.may_stop)
         results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
