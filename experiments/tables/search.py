@@ -271,9 +271,8 @@ class Search:
 
         self.study.sampler = sampler(number)
         # Numbers that are not drawn together, as at random, have a seed each: an earlier process may have drawn some.
-        self.study.sampler.sample_independent = lambda study, trial, name, distribution: sampler(
-            number, name
-        ).sample_independent(study, trial, name, distribution)
+        alone = lambda study, trial, name, range: sampler(number, name).sample_independent(study, trial, name, range)
+        self.study.sampler.sample_independent = alone
 
     def _run(self, trial: Any) -> None:
         point = point_of(self.space, trial)
