@@ -9,10 +9,6 @@ from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition
 from fedwin.data.example_source import feature_digest
 from fedwin.registry.choices import Choice
 
-# `checksum` reads features up to WHOLE_BYTES completely, and ROWS rows of larger ones.
-WHOLE_BYTES = 2 << 30
-ROWS = 4096
-
 
 def full_size(choice: str | Choice) -> FullSize:
     """Returns the size of the complete data set of a choice, such as `pacs:test_fraction=0.2`.
@@ -51,7 +47,7 @@ def checksum(dataset: Dataset) -> str:
     digest = hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=16)
     for split in (dataset.train, dataset.test):
         for name in sorted(split):
-            digest.update(name.encode() + feature_digest(split[name], WHOLE_BYTES, ROWS))
+            digest.update(name.encode() + feature_digest(split[name], whole_bytes=2 << 30, num_rows=4096))
     for part in (dataset.natural, dataset.test_natural):
         digest.update(_partition_digest(part))
     return digest.hexdigest()

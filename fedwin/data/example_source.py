@@ -13,10 +13,7 @@ import numpy as np
 from fedwin.data.dataset import Examples
 from fedwin.errors import UserError
 
-# `feature_digest` reads only ROWS rows of features larger than WHOLE_BYTES, so that it is no slower than opening them.
-WHOLE_BYTES = 64 << 20
-ROWS = 256
-# It reads images in pieces of at most this many bytes.
+# `feature_digest` reads images in pieces of at most this many bytes.
 PIECE_BYTES = 64 << 20
 
 
@@ -257,16 +254,16 @@ def describe_image(item: Item) -> str:
     return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
 
 
-def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:
+def feature_digest(values, whole_bytes: int = 64 << 20, num_rows: int = 256) -> bytes:
     """Computes a hash of a feature's shape, type and rows, 16 bytes.
 
-    Features larger than `whole_bytes` (WHOLE_BYTES) are hashed by a sample of `num_rows` (ROWS) rows that depends on
-    the size alone, so image files, arrays and memory maps have the same hash: a run that was started on image files can
-    be resumed on their packed cache.
+    Features larger than `whole_bytes` are hashed by a sample of `num_rows` rows, by default few enough that it is no
+    slower than opening them. The sample depends on the size alone, so image files, arrays and memory maps have the same
+    hash: a run that was started on image files can be resumed on their packed cache.
     """
     size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
-    if size > (WHOLE_BYTES if whole_bytes is None else whole_bytes):
-        rows = np.linspace(0, len(values) - 1, min(num_rows or ROWS, len(values))).astype(int)
+    if size > whole_bytes:
+        rows = np.linspace(0, len(values) - 1, min(num_rows, len(values))).astype(int)
     else:
         rows = np.arange(len(values))
     digest = hashlib.blake2b(f"{size} {values.shape[1:]} {values.dtype.str}".encode(), digest_size=16)

@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     assert len(data.load("npz", folder).train["y"]) == 4
 
 
-def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch):
+def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path):
     text = "landmarks_synthetic:clients=5,n=40,size=16"
     write_cache(data.load(text), text, tmp_path)
     lazy, mapped = data.load(text).train["x"], data.load(text, tmp_path).train["x"]
@@ -96,11 +96,9 @@ def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch
     changed[20] += 1
     digest = example_source.feature_digest
     for whole in (1 << 20, 100):  # in full, and by a sample of the rows
-        monkeypatch.setattr(example_source, "WHOLE_BYTES", whole)
-        assert digest(lazy) == digest(mapped) == digest(np.asarray(lazy)) != digest(changed)
-    monkeypatch.setattr(example_source, "ROWS", 10)
-    assert digest(lazy) == digest(mapped) == digest(changed)  # row 20 is not in the sample
-    assert len({digest(value) for value in (mapped, mapped[:39], mapped + 1)}) == 3
+        assert digest(lazy, whole) == digest(mapped, whole) == digest(np.asarray(lazy), whole) != digest(changed, whole)
+    assert digest(lazy, 100, 10) == digest(mapped, 100, 10) == digest(changed, 100, 10)  # row 20 is not in the sample
+    assert len({digest(value, 100, 10) for value in (mapped, mapped[:39], mapped + 1)}) == 3
     labels = np.arange(6, dtype=np.int32)
     assert len({digest(labels.reshape(shape)) for shape in ((6,), (3, 2), (2, 3))}) == 3
 
