@@ -73,6 +73,15 @@ class Partition(NamedTuple):
             raise IndexError(f"client {k} is not in 0..{self.num_clients - 1}")
         return self.order[self.offset[k] : self.offset[k + 1]]
 
+    def where(self, kept: np.ndarray) -> "Partition":
+        """Returns the clients with those examples whose places in `order` are in a mask, bool [n]; some may have none.
+
+        In the report, 'sizes' are the new ones, and 'histogram' and 'left_out' are absent.
+        """
+        offset = offsets(kept)[self.offset]
+        report = {name: value for name, value in self.report.items() if name not in ("histogram", "left_out")}
+        return self._replace(order=self.order[kept], offset=offset, report=report | {"sizes": np.diff(offset)})
+
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
         """Counts examples by client and class, int32 [K, C]; `labels` [N] are those of all training examples."""
         owner = np.repeat(np.arange(self.num_clients, dtype=np.int64), self.sizes)
@@ -249,8 +258,4 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     shuffled = np.lexsort((generator(seed, "validation").random(len(client)), client))
     is_held = np.zeros(len(client), bool)
     is_held[shuffled] = np.arange(len(client)) - partition.offset[:-1].repeat(sizes) < num_held.repeat(sizes)
-
-    def part(mask, counts):
-        return Partition(partition.order[mask], offsets(counts), {"sizes": counts}, partition.ids, partition.domain)
-
-    return part(~is_held, sizes - num_held), part(is_held, num_held)
+    return partition.where(~is_held), partition.where(is_held)

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, floor_of_share, offsets
+from fedwin.data.dataset import Dataset, Partition, floor_of_share
 from fedwin.data.partitions.pack import build, finish
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
@@ -55,8 +55,4 @@ def partitioned(dataset: Dataset, choice: Choice, num_clients: int | None, seed:
         report = {**split.report, "left_out": len(dataset.train["y"]) - len(split.order)}
         return split._replace(order=rows[split.order].astype(np.int32), report=report)
     split = build(choice, dataset, num_clients, seed)
-    remains = np.isin(split.order, rows)
-    client = np.repeat(np.arange(split.num_clients), split.sizes)[remains]
-    sizes = np.bincount(client, minlength=split.num_clients)
-    kept = split._replace(order=split.order[remains], offset=offsets(sizes), report={})
-    return finish(dataset, kept, choice.name)
+    return finish(dataset, split.where(np.isin(split.order, rows)), choice.name)

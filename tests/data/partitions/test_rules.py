@@ -141,7 +141,9 @@ def test_natural_clients_and_a_seeded_choice_of_them():
     dataset = data.Dataset("own", dataset.train, dataset.test, 10, natural=natural)
     assert data.make_partition(dataset, None, None, 0).ids.tolist() == natural.ids.tolist()
     chosen = data.make_partition(dataset, "natural", 4, 0)
-    assert chosen.num_clients == 4 and chosen.report["chosen_from"] == 10
+    assert chosen.num_clients == 4
+    for part in (chosen, *data.split_validation(chosen, 0.5, 0)):
+        assert part.report["chosen_from"] == 10 and part.report["sizes"].tolist() == part.sizes.tolist()
     for k, own in enumerate(chosen.ids.tolist()):
         np.testing.assert_array_equal(chosen.client(k), natural.client(natural.ids.tolist().index(own)))
     assert set(data.make_partition(dataset, "natural", 4, 1).ids) != set(chosen.ids)
