@@ -101,6 +101,15 @@ class Partition(NamedTuple):
         order = np.concatenate([np.asarray(rows, np.int32) for rows in lists]) if len(lists) else np.zeros(0, np.int32)
         return cls(order.astype(np.int32), offsets(sizes), **fields)
 
+    @classmethod
+    def consecutive(cls, sizes, **fields) -> "Partition":
+        """Builds a partition whose clients hold consecutive examples, given their numbers of them [K].
+
+        Further fields as for `from_lists`.
+        """
+        offset = offsets(sizes)
+        return cls(np.arange(offset[-1], dtype=np.int32), offset, **fields)
+
 
 Task = Literal["classification", "sequence", "regression"]
 TASKS: tuple[str, ...] = get_args(Task)

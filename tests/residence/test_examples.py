@@ -12,7 +12,7 @@ import pytest
 from fedwin import data, engine, losses
 from fedwin.core import Cohort
 from fedwin.data import federation, integrity
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -73,8 +73,8 @@ def skewed(sizes):
     """Examples of 16 bytes, partitioned into clients of these sizes."""
     rows = int(np.sum(sizes))
     x, y = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4), (np.arange(rows) % 3).astype(np.int32)
-    part = Partition(np.arange(rows, dtype=np.int32), offsets(sizes))
-    return federate(Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3), part)
+    dataset = Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3)
+    return federate(dataset, Partition.consecutive(sizes))
 
 
 def test_one_large_client_does_not_make_every_dispatch_large():

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedwin.data.dataset import Examples, Partition, offsets
+from fedwin.data.dataset import Examples, Partition
 from fedwin.errors import UserError
 
 
@@ -42,8 +42,7 @@ def flatten(stream: Iterable[tuple[bytes | str, Examples]], where) -> tuple[Exam
         raise UserError(f"{where}: it contains no clients.")
     # One feature at a time, freeing its arrays, so that at most one feature is in memory twice.
     joined = {key: np.concatenate(columns.pop(key)) for key in list(columns)}
-    offset = offsets(list(ids.values()))
-    return joined, Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(list(ids)))
+    return joined, Partition.consecutive(list(ids.values()), ids=np.array(list(ids)))
 
 
 def text(client: bytes | str) -> str:

@@ -81,9 +81,7 @@ def shakespeare_leaf(
     if unknown:
         warnings.warn(f"shakespeare_leaf: {unknown} characters outside the alphabet became id {UNKNOWN}.", stacklevel=4)
     report = {"unknown_characters": unknown}
-    equal = lambda size: Partition(
-        np.arange(clients * size, dtype=np.int32), np.arange(clients + 1, dtype=np.int64) * size, report, names
-    )
+    equal = lambda size: Partition.consecutive(np.full(clients, size), report=report, ids=names)
     held = zip(sides, (equal(train), equal(test)))
     return Dataset.of_clients("shakespeare_leaf", held, len(ALPHABET), verified=False)
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.example_source import Images
 from fedwin.data.partitions.pachinko import pachinko
 from fedwin.data.rng import generator
@@ -110,11 +110,6 @@ def lognormal_sizes(rng, n: int, clients: int) -> np.ndarray:
     return sizes
 
 
-def consecutive_clients(sizes: np.ndarray, ids: np.ndarray) -> Partition:
-    """Returns the Partition of clients that hold consecutive examples, given their sizes and ids [K]."""
-    return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
-
-
 def make_dataset(name: str, train: Examples, test: Examples, **fields) -> Dataset:
     """Builds the stand-in of the data set `name` from its examples and further fields of the Dataset."""
     shape = SHAPES[name]
@@ -155,7 +150,7 @@ def register_writers(name: str, clients: int, same_writers: bool) -> None:
             y = rng.integers(0, shape.classes, total).astype(np.int32)
             x = noisy_images(rng, y, prototypes, np.repeat(style, sizes, 0))
             ids = np.array([f"f{first + k:04d}" + ("_00" if same_writers else "") for k in range(count)])
-            part = consecutive_clients(sizes, ids)
+            part = Partition.consecutive(sizes, ids=ids)
             sides.append(({"x": x, "y": y}, femnist.domains(part) if same_writers else part))
         (train, natural), (test, test_natural) = sides
         domain_names = femnist.DOMAINS if same_writers else ()
@@ -186,7 +181,7 @@ def register_users(name: str, clients: int) -> None:
             for i, labels in enumerate((y, test_y))
         )
         ids = np.array([str(k) for k in range(clients)])
-        return make_dataset(name, train, test, natural=consecutive_clients(sizes, ids))
+        return make_dataset(name, train, test, natural=Partition.consecutive(sizes, ids=ids))
 
 
 def register_domains(name: str, domains: tuple[str, ...], per_domain: int, tests: int) -> None:
@@ -281,6 +276,6 @@ def cifar100_pam(
         drawn = pachinko(Dataset("synthetic", whole, whole, 100), count, seed)
         ids = np.array([f"{prefix}_{k:03d}" for k in range(count)])
         examples = {key: value[drawn.order] for key, value in whole.items()}
-        sides.append((examples, consecutive_clients(drawn.sizes, ids)))
+        sides.append((examples, Partition.consecutive(drawn.sizes, ids=ids)))
     (train, natural), (test, test_natural) = sides
     return make_dataset("cifar100_pam", train, test, natural=natural, test_natural=test_natural)

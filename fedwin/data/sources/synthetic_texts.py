@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, Partition
 from fedwin.data.formats.clients import flatten
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
-from fedwin.data.sources.synthetic_images import NO_FILES, consecutive_clients, lognormal_sizes
+from fedwin.data.sources.synthetic_images import NO_FILES, lognormal_sizes
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
@@ -106,7 +106,7 @@ def stackoverflow(
 
     ids = np.array([f"{k:08d}" for k in range(users)])
     sides = [
-        (sentences(total), consecutive_clients(lognormal_sizes(rng, total, users), ids))
+        (sentences(total), Partition.consecutive(lognormal_sizes(rng, total, users), ids=ids))
         for total in (n, max(n // 8, users))
     ]
     fields = {"task": "sequence", "accuracies": word_accuracies(vocabulary_size + 3)}

@@ -10,7 +10,6 @@ import pytest
 
 from fedwin import data
 from fedwin.data.checks import classes_without_examples
-from fedwin.data.dataset import offsets
 from tests.data.files import balanced, refused
 
 
@@ -89,9 +88,7 @@ def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch, name,
 
 
 def with_clients(sizes, ids):
-    offset = offsets(sizes)
-    natural = data.Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
-    return dataclasses.replace(balanced(10, 20), natural=natural)
+    return dataclasses.replace(balanced(10, 20), natural=data.Partition.consecutive(sizes, ids=np.array(ids)))
 
 
 @pytest.mark.parametrize(
