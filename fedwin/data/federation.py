@@ -150,11 +150,8 @@ class Federation:
 
     @functools.cached_property
     def buckets(self) -> tuple[int, ...]:
-        """Sizes that cohorts are padded to: the largest client's, and its half and quarter if sizes differ."""
-        largest = int(self.sizes.max())
-        if self.equal_size is not None:
-            return (largest,)
-        return buckets_below(largest)
+        """Sizes that cohorts are padded to."""
+        return buckets_of(self.sizes)
 
     def most(self, ids) -> int:
         """Returns the number of examples of the largest of some clients, int [n]."""
@@ -182,8 +179,11 @@ class Federation:
         return tree.map(spec, make_store(examples, self.sizes, order=self.partition.order, info=self.info))
 
 
-def buckets_below(largest: int) -> tuple[int, ...]:
-    """Returns the sizes that cohorts are padded to: `largest`, its half and its quarter, rounded up."""
+def buckets_of(sizes: np.ndarray) -> tuple[int, ...]:
+    """Returns the sizes that cohorts are padded to: the largest client's, and its half and quarter if sizes differ."""
+    largest = int(sizes.max())
+    if sizes.min() == largest:
+        return (largest,)
     return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
 
 

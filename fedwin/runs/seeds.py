@@ -12,7 +12,7 @@ import numpy as np
 
 from fedwin import engine, multi_process, tree
 from fedwin.callbacks import RunCallbacks
-from fedwin.data.federation import Store, buckets_below
+from fedwin.data.federation import Store, buckets_of
 from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rings import client_table_of, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
@@ -394,9 +394,8 @@ class GroupInputs:
             self.examples.store = with_indices([each.store for each in (self.examples, *others)], capacity)
         schedule = program.schedule(self.examples)
         drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
-        largest = [federation.buckets[-1] for federation in prepared.federations.values()]
-        equal = all(federation.equal_size == largest[0] for federation in prepared.federations.values())
-        self.cohorts = GroupCohorts(drawn, (largest[0],) if equal else buckets_below(max(largest)))
+        sizes = np.concatenate([federation.sizes for federation in prepared.federations.values()])
+        self.cohorts = GroupCohorts(drawn, buckets_of(sizes))
         self.test = program.vmapped_evaluation_data(padded)
 
 
