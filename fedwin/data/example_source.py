@@ -4,6 +4,8 @@ import collections
 import concurrent.futures
 import hashlib
 import io
+import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -68,14 +70,28 @@ class ExampleSource:
         """Stops the decoding threads."""
         self.pool.shutdown(cancel_futures=True)
 
-    def pending(self, rows: np.ndarray, capacity: int = 0) -> list:
-        """Starts decoding rows, of any shape, and returns the jobs that `finish` waits for.
+    def gather(self, rows, capacity: int = 0) -> Examples:
+        """Returns name -> [..., *feature] for an index array of any shape [...].
 
         The result for 1-D rows is padded with zeros to `capacity` rows.
 
         Raises:
-          UserError: a row is out of range.
+          UserError: a row is out of range, or an image is missing or can't be decoded.
         """
+        return _finished(*self._started(rows, capacity))
+
+    def prefetch(self, batches: Iterable[np.ndarray], depth: int = 2) -> Iterator[Examples]:
+        """Yields `gather(rows)` for every index array, decoding up to `depth` of them in advance."""
+        waiting: collections.deque[tuple[Examples, list]] = collections.deque()
+        for rows in batches:
+            waiting.append(self._started(rows))
+            if len(waiting) > depth:
+                yield _finished(*waiting.popleft())
+        while waiting:
+            yield _finished(*waiting.popleft())
+
+    def _started(self, rows, capacity: int = 0) -> tuple[Examples, list[concurrent.futures.Future]]:
+        """Starts to read rows; returns the arrays that threads fill, and what they are still doing."""
         rows = np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= self.length):
             raise UserError(
@@ -84,44 +100,23 @@ class ExampleSource:
         flat = rows.reshape(-1)
         shape = (max(capacity, rows.size),) if capacity else rows.shape
         cuts = np.linspace(0, len(flat), min(self.threads, max(len(flat), 1)) + 1).astype(int)
-        jobs = []
+        results: Examples = {}
+        parts: list[concurrent.futures.Future] = []
         for key, value in self.features.items():
-            # Every piece is written to its final location: large data sets must not be in memory twice.
-            result = np.zeros((int(np.prod(shape, dtype=np.int64)), *value.shape[1:]), value.dtype)
-            pieces = [(value, flat[a:b], result[a:b]) for a, b in zip(cuts[:-1], cuts[1:])]
+            # Every part is written to its final location: large data sets must not be in memory twice.
+            result = np.zeros((math.prod(shape), *value.shape[1:]), value.dtype)
             if isinstance(value, (Images, np.memmap)):
-                parts = [self.pool.submit(gather, *piece) for piece in pieces]
+                parts += [self.pool.submit(gather, value, flat[a:b], result[a:b]) for a, b in itertools.pairwise(cuts)]
             else:
-                parts = []
-                for piece in pieces:
-                    gather(*piece)
-            jobs.append((key, result.reshape(*shape, *value.shape[1:]), parts))
-        return jobs
+                gather(value, flat, result[: len(flat)])
+            results[key] = result.reshape(*shape, *value.shape[1:])
+        return results, parts
 
-    def finish(self, jobs: list) -> Examples:
-        """Waits for the jobs of `pending` and returns the features: name -> [..., *feature]."""
-        for _, _, parts in jobs:
-            for part in parts:
-                part.result()
-        return {key: result for key, result, _ in jobs}
 
-    def gather(self, rows) -> Examples:
-        """Returns name -> [..., *feature] for an index array of any shape [...].
-
-        Raises:
-          UserError: a row is out of range, or an image is missing or can't be decoded.
-        """
-        return self.finish(self.pending(np.asarray(rows)))
-
-    def prefetch(self, batches: Iterable[np.ndarray], depth: int = 2) -> Iterator[Examples]:
-        """Yields `gather(rows)` for every index array, decoding up to `depth` of them in advance."""
-        waiting: collections.deque[list] = collections.deque()
-        for rows in batches:
-            waiting.append(self.pending(rows))
-            if len(waiting) > depth:
-                yield self.finish(waiting.popleft())
-        while waiting:
-            yield self.finish(waiting.popleft())
+def _finished(results: Examples, parts: list[concurrent.futures.Future]) -> Examples:
+    for part in parts:
+        part.result()
+    return results
 
 
 def gather(value, rows: np.ndarray, out: np.ndarray) -> None:

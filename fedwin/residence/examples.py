@@ -189,7 +189,7 @@ class StreamedExamples(TrainingExamples):
         sizes[: len(clients)] = self.sizes[clients]
         picked = np.resize(clients, self.clients) if len(clients) else np.zeros(self.clients, int)
         return make_store(
-            self.source.finish(self.source.pending(order, capacity)),
+            self.source.gather(order, capacity),
             sizes,
             order=np.arange(capacity, dtype=np.int32),
             info=jax.tree.map(lambda leaf: leaf[picked], self.federation.info),
