@@ -73,6 +73,15 @@ class Partition(NamedTuple):
             raise IndexError(f"client {k} is not in 0..{self.num_clients - 1}")
         return self.order[self.offset[k] : self.offset[k + 1]]
 
+    def select(self, clients: np.ndarray) -> "Partition":
+        """Returns the partition of some clients, int [n], in the given order; its report is empty."""
+        begin = self.offset[clients]
+        sizes = self.offset[clients + 1] - begin  # not a difference of all: there may be millions of clients
+        offset = offsets(sizes)
+        places = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)
+        pick = lambda values: None if values is None else values[clients]
+        return Partition(self.order[places], offset, ids=pick(self.ids), domain=pick(self.domain))
+
     def where(self, kept: np.ndarray) -> "Partition":
         """Returns the clients with those examples whose places in `order` are in a mask, bool [n]; some may have none.
 

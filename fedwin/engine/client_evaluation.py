@@ -14,7 +14,6 @@ from fedwin.core import Cohort, Mean, Variables
 from fedwin.data.changes import Changes
 from fedwin.data.dataset import Partition, offsets
 from fedwin.data.federation import Federation, ShardedStore, Store
-from fedwin.data.partitions.natural import subset
 from fedwin.data.rng import generator
 from fedwin.engine.cohort import map_cohort
 from fedwin.engine.evaluate import TEST_BYTES
@@ -102,9 +101,9 @@ def _evaluation_examples(federation: Federation) -> dict[str, Federation]:
         )
     number_of = {name: number for number, name in enumerate(_names(test))}
     matched = np.array([number_of.get(name, -1) for name in _names(own)], int)
-    unseen = subset(test, np.setdiff1d(np.arange(test.num_clients), matched))
+    unseen = test.select(np.setdiff1d(np.arange(test.num_clients), matched))
     sizes = np.where(matched >= 0, test.sizes[matched], 0)
-    seen = Partition(subset(test, matched[matched >= 0]).order, offsets(sizes), ids=own.ids)
+    seen = Partition(test.select(matched[matched >= 0]).order, offsets(sizes), ids=own.ids)
     of_test = dataclasses.replace(federation.dataset, train=federation.dataset.test)
     return {"seen": Federation(of_test, seen, None, ())} | found | {"unseen": Federation(of_test, unseen, None, ())}
 

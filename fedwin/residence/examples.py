@@ -183,8 +183,7 @@ class StreamedExamples(TrainingExamples):
 
     def _store(self, clients: np.ndarray, capacity: int) -> Store:
         """Reads the examples of some clients."""
-        partition = self.federation.partition
-        order = np.concatenate([partition.client(k) for k in clients]) if len(clients) else np.zeros(0, np.int32)
+        order = self.federation.partition.select(clients).order
         sizes = np.zeros(self.clients, np.int64)
         sizes[: len(clients)] = self.sizes[clients]
         picked = np.resize(clients, self.clients) if len(clients) else np.zeros(self.clients, int)

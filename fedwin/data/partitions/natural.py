@@ -2,18 +2,9 @@
 
 import numpy as np
 
-from fedwin.data.dataset import PARTITIONS, Dataset, Partition, offsets
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
-
-
-def subset(partition: Partition, clients: np.ndarray) -> Partition:
-    """Returns the partition of the `clients` [n], in the given order."""
-    begin, sizes = partition.offset[clients], partition.sizes[clients]
-    offset = offsets(sizes)
-    positions = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)
-    pick = lambda values: None if values is None else values[clients]
-    return Partition(partition.order[positions], offset, ids=pick(partition.ids), domain=pick(partition.domain))
 
 
 @PARTITIONS.register("natural")
@@ -45,5 +36,5 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     if num_clients is not None and num_clients < own.num_clients:
         by_id = np.arange(own.num_clients) if own.ids is None else np.argsort(own.ids, kind="stable")
         chosen = by_id[generator(seed, "natural").permutation(own.num_clients)[:num_clients]]
-        return subset(own, chosen)._replace(report={**own.report, "chosen_from": own.num_clients})
+        return own.select(chosen)._replace(report={**own.report, "chosen_from": own.num_clients})
     return own
