@@ -129,7 +129,7 @@ def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
 def write_to(
     final: pathlib.Path, dataset: Dataset, text: str, progress: Progress = lambda rows: None, data_dir=None
 ) -> pathlib.Path:
-    """Writes the cache of a data set to a path, replacing an existing file or folder.
+    """Writes the cache of a data set to a folder, replacing an existing one.
 
     Args:
       progress: called with the number of rows after each chunk.
