@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedwin.data.dataset import TASKS, Dataset, Partition
+from fedwin.data.formats import clients
 from fedwin.errors import UserError
 from fedwin.registry.ranges import one_of
 
@@ -206,7 +207,7 @@ def check_not_empty(partition: Partition, remedy: str = "use fewer clients or a 
     sizes = partition.sizes
     if sizes.size and sizes.min() < 1:
         k = int(sizes.argmin())
-        name = k if partition.ids is None else partition.ids[k]
+        name = k if partition.ids is None else clients.text(partition.ids[k])
         raise UserError(
             f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); {remedy}."
         )
@@ -221,4 +222,4 @@ def check_clients(dataset: Dataset) -> None:
     if own.ids is not None:
         ids, counts = np.unique(own.ids, return_counts=True)
         if counts.max(initial=1) > 1:
-            raise UserError(f"data set '{dataset.name}': client id {ids[counts.argmax()]} occurs twice.")
+            raise UserError(f"data set '{dataset.name}': client id {clients.text(ids[counts.argmax()])} occurs twice.")

@@ -157,6 +157,6 @@ def test_a_tail_that_loses_a_class_or_a_client_is_said_or_refused():
         long_tailed("dirichlet:alpha=0.1", 20, 400.0)
     refused("imbalance=5000 leaves no example of class 7", long_tailed, "iid", 5, 5000.0)
     y = np.repeat([0, 1], [8, 4])
-    own = data.from_arrays(np.zeros((12, 1)), y, np.zeros((1, 1)), y[:1], clients=[*"aaaaaaaabcde"])
+    own = data.from_arrays(np.zeros((12, 1)), y, np.zeros((1, 1)), y[:1], clients=[*map(str.encode, "aaaaaaaabcde")])
     with pytest.raises(UserError, match=r"client [bcde] has no examples \(2 of 5 .*; lower imbalance=3"):
         data.make_partition(own, "natural", None, 0, imbalance=3.0)

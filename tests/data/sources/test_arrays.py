@@ -95,7 +95,7 @@ def with_clients(sizes, ids):
     "dataset, message",
     [
         (with_clients([2, 0], ["a", "b"]), "client b has no examples .*remove it from the files of 'labeled'"),
-        (with_clients([2, 1], ["a", "a"]), "client id a occurs twice"),
+        (with_clients([2, 1], [b"a", b"a"]), "client id a occurs twice"),
         (dataclasses.replace(balanced(10, 20), test={"y": np.zeros(1, int)}), "features are y; .*'x' and 'y'"),
         (dataclasses.replace(balanced(10, 20), mean=(0, 1), std=(1, 1)), r"mean=\(0, 1\) must be 1 finite numbers"),
         (dataclasses.replace(balanced(10, 20), mean=0, std=[[1], [2]]), r"std=.* must be 1 positive numbers"),
