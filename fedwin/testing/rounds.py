@@ -3,10 +3,9 @@
 import functools
 from collections.abc import Iterable
 
-from fedwin import aggregation
+from fedwin import aggregation, engine
 from fedwin import observers as observing
 from fedwin import wrappers as wrapping
-from fedwin.core import Variables
 from fedwin.registry import Choice
 from fedwin.testing.families import quadratic
 from fedwin.testing.problems import Problem, mean_loss, trajectory
@@ -65,10 +64,6 @@ def run_rounds(
     watched = observing.build_all(observers, p.setting)
     losses: dict[str, list[float]] = {}
     for run in trajectory(p, method, rounds, watched):
-        model = method.eval_model(Variables(run.params, run.stats), run.state)
-        shown = {"model": model}
-        for name, observer in watched.items():
-            shown |= observer.read(model, run.observers[name])
-        for name, variables in shown.items():
+        for name, variables in engine.read_out(method, watched, run).items():
             losses.setdefault(name, []).append(round(mean_loss(p, variables), 3))
     return losses
