@@ -33,7 +33,7 @@ from fedwin.testing.parts import (
     check_sampler,
     check_wrapper,
 )
-from fedwin.testing.problems import Problem, build, compile_options, mean_loss, pack, problem, trajectory
+from fedwin.testing.problems import Problem, build, compile_options, mean_loss, problem, trajectory
 from fedwin.testing.rounds import run_rounds, two_quadratics
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "default_strategies",
     "federations",
     "mean_loss",
-    "pack",
     "problem",
     "quadratic",
     "regression",

@@ -1,7 +1,7 @@
 """Small federated problems: their data, and trajectories of algorithms on them."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,24 +105,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
     return wrapped(algorithm, wrappers)
 
 
-def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine.Store:
-    """Packs clients given as lists of examples.
-
-    Args:
-      client_examples: for every client, feature -> values [N_i, ...].
-      dtype: dtype of float arrays; by default jax's float.
-      info: tree of [K, ...] that clients see as Client.info.
-    """
-    dtype = dtype or jnp.zeros(()).dtype
-    cast = lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
-    names = client_examples[0]
-    sizes = np.array([len(next(iter(client.values()))) for client in client_examples])
-    examples = {name: cast(np.concatenate([np.asarray(client[name]) for client in client_examples])) for name in names}
-    weight = (sizes / sizes.sum()).astype(dtype)
-    return jax.tree.map(jnp.asarray, make_store(examples, sizes, info=() if info is None else info, weight=weight))
-
-
-def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=None, **solver):
+def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=(), **solver):
     """Returns a problem of given examples and loss.
 
     Args:
@@ -134,20 +117,22 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
       model: models.Model, for algorithms that use parts of the network.
       info: tree of [K, ...] that clients see as Client.info.
     """
-    store = pack(client_examples, info=info)
-    num_clients = len(client_examples)
+    cast = lambda x: x.astype(jnp.result_type(float) if np.issubdtype(x.dtype, np.floating) else np.int32)
+    names = client_examples[0]
+    examples = {name: cast(np.concatenate([np.asarray(client[name]) for client in client_examples])) for name in names}
+    sizes = [len(next(iter(client.values()))) for client in client_examples]
+    store = jax.tree.map(jnp.asarray, make_store(examples, sizes, info=info))
     schedule = tuple(tuple(ids) for ids in schedule)
     variables = params if isinstance(params, Variables) else Variables(params)
     setting = core.Setting(
-        num_clients=num_clients,
+        num_clients=len(client_examples),
         clients_per_round=len(schedule[0]),
         num_rounds=num_rounds,
         init_fn=init_fn or (lambda key: variables.params),
         model=model,
     )
-    sizes = np.diff(np.asarray(store.offset))
     solve = local.Solver(loss=losses.stateless(loss) if model is None else loss, **solver)
-    return Problem(variables, store, schedule, setting, solve, int(sizes.max()))
+    return Problem(variables, store, schedule, setting, solve, max(sizes))
 
 
 def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.RunState]:
