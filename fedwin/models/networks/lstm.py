@@ -20,13 +20,11 @@ class LSTM(nn.Module):
     """A layer of `fedwin.models.recurrence.lstm` with one bias vector: 4 H (in + H + 1) parameters.
 
     Attributes:
-      forget_bias: constant added to the forget gate (haiku: 1, PyTorch: 0).
-      initializer: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
-        1/sqrt(H))).
+      initializer: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias, and 1 is added to the forget gate) or
+        'torch' (all U(-1/sqrt(H), 1/sqrt(H))).
     """
 
     hidden: int
-    forget_bias: float = 0.0
     initializer: Literal["haiku", "torch"] = "torch"
     dtype: DTypeLike = jnp.float32
 
@@ -42,7 +40,7 @@ class LSTM(nn.Module):
         w_x = self.param("input_kernel", kernel, (size, 4 * width), jnp.float32).astype(self.dtype)
         w_h = self.param("hidden_kernel", kernel, (width, 4 * width), jnp.float32).astype(self.dtype)
         bias = self.param("bias", bias_init, (4 * width,), jnp.float32).astype(self.dtype)
-        bias = bias.at[2 * width : 3 * width].add(self.forget_bias) if self.forget_bias else bias
+        bias = bias.at[2 * width : 3 * width].add(1.0) if self.initializer == "haiku" else bias
         return lstm(x.astype(self.dtype), w_x, w_h, bias)
 
 
@@ -55,7 +53,7 @@ class LanguageModel(nn.Module):
       tanh: whether a tanh follows each LSTM.
       project: width of the dense layer, 0 for none.
       padded: whether id 0 is padding, so that the last position is that of `losses.last_target`; otherwise it is T - 1.
-      initializer: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
+      initializer: 'haiku' (FedJAX's form) or 'torch'.
     """
 
     vocab: int
@@ -76,7 +74,7 @@ class LanguageModel(nn.Module):
         embed = nn.Embed(self.vocab, self.embed, embedding_init=embedding, name="embedding")
         x = embed(tokens.T)  # time first, as the recurrence takes it
         for i in range(self.layers):
-            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initializer, self.dtype, name=f"lstm{i + 1}")(x)
+            x = LSTM(self.hidden, self.initializer, self.dtype, name=f"lstm{i + 1}")(x)
             x = jnp.tanh(x) if self.tanh else x
         if self.predict == "last":
             x = jnp.take_along_axis(x, last_target(tokens)[None, :, None], 0)[0] if self.padded else x[-1]
