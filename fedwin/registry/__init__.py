@@ -193,22 +193,21 @@ class Registry(dict):
         """
         texts = parse(choice, str).params if isinstance(choice, str) else {}
         choice = as_choice(choice, self.kind)
-        options = self.options(self._known(choice.name))
+        known = {option.name: option for option in self._entries[self._known(choice.name)].hyperparameters}
         for key in choice.params:
-            if key not in options:
-                names = ", ".join(options) or "no parameters"
+            if key not in known:
+                names = ", ".join(known) or "no parameters"
                 nested = (f'{name}="{value},{key}=..."' for name, value in choice.params.items() if ":" in str(value))
                 more = "".join(f" A value with several parameters is quoted: {text}." for text in nested)
                 if (p := inspect.signature(self[choice.name]).parameters.get(key)) and p.default is not p.empty:
                     more += f" Define '{key}' behind a '*', as a keyword-only parameter."
                 raise UserError(
-                    f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {names}."
+                    f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, known)} It takes: {names}."
                     f"{more}"
                 )
-        for key, default in options.items():
-            if default is inspect.Parameter.empty and key not in choice.params:
+        for key, option in known.items():
+            if option.default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
-        known = {h.name: h for h in self._entries[choice.name].hyperparameters}
         return Choice(choice.name, {key: self._accepted(choice, known[key], texts.get(key)) for key in choice.params})
 
     def _accepted(self, choice: Choice, parameter: Hyperparameter, text: str | None) -> Any:
@@ -223,7 +222,7 @@ class Registry(dict):
 
     def options(self, name: str) -> dict[str, Any]:
         """Returns the keyword-only parameters of a builder, name -> default."""
-        return {option.name: option.default for option in _keywords(self[name])}
+        return {option.name: option.default for option in self._entries[name].hyperparameters}
 
     def build(self, choice: str | Choice, *context):
         """Builds a choice: `builder(*context, **params)`.
