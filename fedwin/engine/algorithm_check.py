@@ -55,7 +55,7 @@ def check_built(builder: Callable, build: Callable[[], Algorithm]) -> Algorithm:
     return algorithm
 
 
-def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int = 1) -> None:
+def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int) -> None:
     """Traces one round and checks what every function of the algorithm returns; computes and compiles nothing.
 
     Args:

@@ -43,7 +43,7 @@ class StackedRow(NamedTuple):
     message: PyTree
 
 
-def client_function(client_part: Callable, weighting: str, n_max: int, stacked: bool = False) -> Callable:
+def client_function(client_part: Callable, weighting: str, n_max: int, stacked: bool) -> Callable:
     """Returns (SharedInputs, ClientInputs) -> (values to sum over the cohort, row) for one client.
 
     Args:

@@ -39,7 +39,7 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
     return Bytes(down, up)
 
 
-def stacked_bytes(algorithm: Algorithm, params, store: engine.Store, n_max: int = 1, stats=()) -> int:
+def stacked_bytes(algorithm: Algorithm, params, store: engine.Store, n_max: int, stats) -> int:
     """Returns the bytes of one client's largest message that is stacked (Phase.aggregate); 0 if all are summed."""
     if not any(phase.aggregate for phase in algorithm.phases):
         return 0

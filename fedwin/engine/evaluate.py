@@ -123,7 +123,7 @@ def _fitting(name: str, size: int, total: int, count: int) -> int:
     return fits
 
 
-def test_bytes(dataset: Dataset, count: int, batch_size: int, multiple: int = 1) -> int:
+def test_bytes(dataset: Dataset, count: int, batch_size: int, multiple: int) -> int:
     """Returns the bytes of the batches that `held_out` and `batches` make of a data set's test examples."""
     features = {name: values for name, values in dataset.test.items() if name in ("x", "y", "domain")}
     size, total = example_bytes(features) + 4, len(features["y"])

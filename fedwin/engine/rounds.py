@@ -44,18 +44,17 @@ def init(
     model: Variables,
     num_slots: int,
     key,
-    init_key=None,
+    init_key,
     window_rounds: int | None = None,
 ) -> RunState:
     """Returns the state of a run before its first round.
 
     Args:
       key: base key of everything random inside rounds.
-      init_key: key of random initial server and client states; `key` by default.
+      init_key: key of random initial server and client states.
       window_rounds: windows are offloaded, for dispatches of at most this many rounds; None: they are on the device.
     """
     params, stats = model
-    init_key = key if init_key is None else init_key
     state = algorithm.init(params, init_key)
     watched = algorithm.eval_model(model, state)
     seen = {name: observer.init(watched) for name, observer in observers.items()}

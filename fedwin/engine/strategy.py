@@ -175,11 +175,11 @@ def check_strategy(name: str) -> None:
     STRATEGIES.build(choice)
 
 
-def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strategy:
+def resolve_strategy(name: str, clients_per_round: int) -> Strategy:
     """Returns a strategy on this machine.
 
     Args:
-      clients_per_round: cohort size, which limits the number of devices; None: no limit.
+      clients_per_round: cohort size, which limits the number of devices.
 
     Raises:
       UserError: several processes, and a strategy for one device.
@@ -188,7 +188,7 @@ def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strateg
         # More devices than clients would be idle; but every process must take part.
         devices = jax.device_count()
         if multi_process.count() == 1:
-            devices = min(devices, clients_per_round or devices)
+            devices = min(devices, clients_per_round)
         name = default_name(devices)
     strategy = STRATEGIES.build(name)
     if multi_process.count() > 1 and strategy.mesh is None:

@@ -81,9 +81,9 @@ class Rounds:
         observers: dict[str, Observer],
         strategy: Strategy,
         capacity: Capacity,
-        num_classes: int | None = None,
-        total_examples: int | None = None,
-        compiler_options: dict | None = None,
+        num_classes: int | None,
+        total_examples: int | None,
+        compiler_options: dict,
     ):
         self.algorithm, self.observers, self.strategy, self.capacity = algorithm, observers, strategy, capacity
         self.num_classes, self.total_examples = num_classes, total_examples

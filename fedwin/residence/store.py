@@ -92,7 +92,7 @@ class Snapshot:
     """
 
     def __init__(self, root: pathlib.Path, reference: Reference):
-        self.root, self.reference, self.total = root, reference, reference.total
+        self.root, self.total = root, reference.total
         try:
             content = (root / reference.index).read_bytes()
             size = (root / "data").stat().st_size
