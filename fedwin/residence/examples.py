@@ -4,7 +4,7 @@ import concurrent.futures
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -120,31 +120,20 @@ class StreamedExamples(TrainingExamples):
     checksums of a packed cache are verified in the background.
 
     Args:
-      width: padded clients per round.
-      place: Store of host arrays -> Store on the device; with several devices, position in the mesh -> Store.
-      dispatch_bytes: bytes of the examples of a usual dispatch on one device.
-      own: positions in the mesh of this process's devices.
+      strategy: engine.Strategy, which pads the cohorts and places values on the devices.
 
     Attributes:
       capacities: sizes that dispatches are padded to, that of a usual one first.
     """
 
-    def __init__(
-        self,
-        federation: Federation,
-        width: int,
-        rounds: int,
-        place: Callable = lambda store: store,
-        dispatch_bytes: int = DISPATCH_BYTES,
-        devices: int = 1,
-        own: Sequence[int] = (0,),
-    ):
-        self.federation, self.place, self.devices, self.own = federation, place, devices, own
-        width //= devices
-        self.sizes = federation.sizes
+    def __init__(self, federation: Federation, clients_per_round: int, rounds: int, strategy):
+        self.federation, self.strategy, self.sizes = federation, strategy, federation.sizes
+        width = strategy.multiple(clients_per_round) // strategy.num_devices
+        # CPU devices have one memory.
+        copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
         self.example_bytes = example_bytes(federation.features)
         per_round = width * self.sizes.mean() * self.example_bytes
-        self.rounds = int(max(1, min(rounds, dispatch_bytes // max(per_round, 1))))
+        self.rounds = int(max(1, min(rounds, DISPATCH_BYTES // copies // max(per_round, 1))))
         self.clients = min(self.rounds * width, federation.num_clients)
         self.capacities = capacities(self.sizes, self.clients)
         self.weight = client_weights(self.sizes)
@@ -169,7 +158,7 @@ class StreamedExamples(TrainingExamples):
 
     def _pack(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
         """Reads the examples of clients [R, C]; each device has its part of the C."""
-        split = lambda values: np.split(values, self.devices, axis=-1)
+        split = lambda values: np.split(values, self.strategy.num_devices, axis=-1)
         parts = [Cohort.of(*part) for part in zip(split(cohort.ids), split(cohort.present), strict=True)]
         clients = [distinct_clients(part) for part in parts]
         # The same capacity everywhere: the devices run one program.
@@ -177,9 +166,10 @@ class StreamedExamples(TrainingExamples):
         capacity = next(c for c in self.capacities if c >= need)
         rows = np.concatenate([slots_of(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
         with jax.enable_x64(self.weight.dtype == np.float64):  # the run's own holds in its thread alone
-            if self.devices == 1:
-                return self.place(self._store(clients[0], capacity)), rows
-            return ShardedStore(self.place({n: self._store(clients[n], capacity) for n in self.own})), rows
+            if self.strategy.mesh is None:
+                return self.strategy.place(self._store(clients[0], capacity)), rows
+            stores = {n: self._store(clients[n], capacity) for n in self.strategy.own_positions}
+            return ShardedStore(self.strategy.place_split(stores)), rows
 
     def _store(self, clients: np.ndarray, capacity: int) -> Store:
         """Reads the examples of some clients."""
@@ -211,14 +201,9 @@ def make_examples(
 
     Args:
       choice: 'device', 'stream' or 'auto'.
-      strategy: places values on devices and pads cohorts.
+      strategy: engine.Strategy, which pads the cohorts and places values on the devices.
       shared: placed examples that another seed of the run has, or None.
     """
-    if not should_stream(federation, choice):
-        return ResidentExamples(federation, rounds, strategy.place, shared)
-    # CPU devices have one memory.
-    copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
-    width = strategy.multiple(clients_per_round)
-    place = strategy.place if strategy.mesh is None else strategy.place_split
-    devices, own = strategy.num_devices, strategy.own_positions
-    return StreamedExamples(federation, width, rounds, place, DISPATCH_BYTES // copies, devices, own)
+    if should_stream(federation, choice):
+        return StreamedExamples(federation, clients_per_round, rounds, strategy)
+    return ResidentExamples(federation, rounds, strategy.place, shared)

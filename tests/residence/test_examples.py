@@ -40,7 +40,7 @@ def ragged():
 
 def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     fed = ragged()
-    found = examples.StreamedExamples(fed, 3, 2)
+    found = examples.StreamedExamples(fed, 3, 2, Strategy())
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
     store, rows = found.load(Cohort.of(ids, ids >= 0))
     assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
@@ -59,12 +59,11 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
 def test_the_clients_weights_have_the_precision_of_the_run(dtype):
     fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
     with jax.enable_x64(dtype == np.float64):
-        found = examples.StreamedExamples(fed, 9, 1, jax.device_put)
+        found = examples.StreamedExamples(fed, 9, 1, Strategy())
         streamed, rows = found.load(Cohort.of(ids))
         weights = fed.store().weight, streamed.weight[rows[0]], fed.shapes().weight
         found.close()
-    for weight in weights:
-        assert weight.dtype == dtype
+    assert [weight.dtype for weight in weights] == [dtype] * 3
     for weight in weights[:2]:
         np.testing.assert_array_equal(weight, (fed.sizes / fed.sizes.sum()).astype(dtype))
 
@@ -77,8 +76,9 @@ def skewed(sizes):
     return federate(dataset, Partition.consecutive(sizes))
 
 
-def test_one_large_client_does_not_make_every_dispatch_large():
-    found = examples.StreamedExamples(skewed([1000] + [10] * 199), 5, 2, dispatch_bytes=10 * 20 * 20)
+def test_one_large_client_does_not_make_every_dispatch_large(monkeypatch):
+    monkeypatch.setattr(examples, "DISPATCH_BYTES", 10 * 20 * 20)
+    found = examples.StreamedExamples(skewed([1000] + [10] * 199), 5, 2, Strategy())
     assert found.rounds == 2  # as many as the usual client allows, independent of the largest one
     seen = {found.load(Cohort.of(np.arange(k, k + 10).reshape(2, 5)))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]}
@@ -102,11 +102,12 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
     fed, events = ragged(), []
     there = [threading.Event() for _ in range(4)]
 
-    def place(store):
-        number = sum(kind == "placed" for kind, _ in events)
-        events.append(("placed", number))
-        there[number].set()
-        return store
+    class Recording(Strategy):
+        def place(self, values, shardings=None):
+            number = sum(kind == "placed" for kind, _ in events)
+            events.append(("placed", number))
+            there[number].set()
+            return values
 
     def dispatch(run, store, cohorts, test, n, flags, n_max):
         events.append(("launched", sum(kind == "launched" for kind, _ in events)))
@@ -119,7 +120,7 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
         return values
 
     monkeypatch.setattr(jax, "device_get", fetch)
-    source = examples.StreamedExamples(fed, 2, 2, place)
+    source = examples.StreamedExamples(fed, 2, 2, Recording())
     sampler = uniform_sampler(fed.num_clients, 2)
     schedule = Schedule(Config(num_rounds=6, final_evals=0, rounds_per_dispatch=source.rounds))
     cohorts = CohortSchedule(fed, schedule, Strategy(), 0, sampler)
@@ -136,7 +137,7 @@ def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monk
     monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
     flip(write_cache(data.load(TEXT), TEXT, tmp_path) / "train.x.npy")
     dataset = data.load(TEXT, tmp_path)
-    source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2)
+    source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2, Strategy())
     ids = np.array([[0, 1, 2]], np.int32)
     with pytest.raises(UserError, match="train.x.npy: damaged.*--force") as error:
         for _ in range(1000):  # it is compared while reading
@@ -172,7 +173,7 @@ def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
     )
     tracemalloc.start()
     fed = federate(words, data.make_partition(words, None, None, 0))
-    source = examples.StreamedExamples(fed, 10, 5)
+    source = examples.StreamedExamples(fed, 10, 5, Strategy())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     source.close()
