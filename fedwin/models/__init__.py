@@ -12,7 +12,7 @@ from fedwin.models.adapters.flax import from_flax
 from fedwin.models.adapters.haiku import from_fedjax, from_haiku
 from fedwin.models.compatibility import check
 from fedwin.models.lora import ADAPTATIONS, lora, merged
-from fedwin.models.model import MODELS, PRECISION, Model, Output
+from fedwin.models.model import MODELS, Model, Output
 
 
 def build(text: str, input_shape, num_classes: int) -> Model:
@@ -30,7 +30,6 @@ def build(text: str, input_shape, num_classes: int) -> Model:
 __all__ = [
     "ADAPTATIONS",
     "MODELS",
-    "PRECISION",
     "Model",
     "Output",
     "build",

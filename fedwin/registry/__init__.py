@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from fedwin.errors import UserError, user_code
 from fedwin.registry import listing, papers
-from fedwin.registry.choices import Choice, as_choice, check_size, literal, nearest, parse
+from fedwin.registry.choices import Choice, as_choice, check_size, nearest, parse
 from fedwin.registry.papers import Paper
 from fedwin.registry.ranges import Values, values_of
 
-__all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
+__all__ = ["Choice", "Entry", "Hyperparameter", "Registry", "import_all", "nearest", "parse"]
 
 _ARGUMENT = re.compile(r"^(\s+)(\w+): (.*)$")
 

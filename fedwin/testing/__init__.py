@@ -20,9 +20,6 @@ from fedwin.testing.contract import (
     check_padding,
     check_strategy,
     check_user_errors,
-    default_strategies,
-    restore,
-    snapshot,
 )
 from fedwin.testing.families import classification, quadratic, regression
 from fedwin.testing.parts import (
@@ -33,13 +30,12 @@ from fedwin.testing.parts import (
     check_sampler,
     check_wrapper,
 )
-from fedwin.testing.problems import Problem, build, compile_options, mean_loss, problem, trajectory
+from fedwin.testing.problems import Problem, compile_options, problem, trajectory
 from fedwin.testing.rounds import run_rounds, two_quadratics
 
 __all__ = [
     "Bench",
     "Problem",
-    "build",
     "check_aggregator",
     "check_algorithm",
     "check_degenerate",
@@ -54,15 +50,11 @@ __all__ = [
     "check_wrapper",
     "classification",
     "compile_options",
-    "default_strategies",
     "federations",
-    "mean_loss",
     "problem",
     "quadratic",
     "regression",
-    "restore",
     "run_rounds",
-    "snapshot",
     "trajectory",
     "two_quadratics",
 ]
