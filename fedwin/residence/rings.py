@@ -15,8 +15,8 @@ from fedwin.core import Cohort
 from fedwin.errors import UserError
 from fedwin.residence.offload import Offload
 from fedwin.residence.rows import ClientTable, Place
-from fedwin.residence.saved import SnapshotRing
-from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, record_layout
+from fedwin.residence.saved import SnapshotRing, read_slots
+from fedwin.residence.store import MemoryStore, RecordLayout, Records, RecordStore, record_layout
 from fedwin.tree import PyTree
 from fedwin.window import Delay, PartialRing, Window, is_window
 from fedwin.wrappers.asynchronous import OLD_MODELS, OldModels
@@ -286,7 +286,13 @@ class OffloadedModels:
     def restore(self, saved, run):
         leaves = jax.tree.leaves(saved.state.own)
         snapshot = leaves[0].snapshot if isinstance(leaves[0], SnapshotRing) else None
-        self.offload.restore(snapshot, np.arange(self.length), lambda some: [np.asarray(leaf[some]) for leaf in leaves])
+
+        def read(some: slice) -> Records:
+            if snapshot is None:
+                return [np.asarray(leaf[some]) for leaf in leaves]
+            return read_slots(snapshot, *some.indices(self.length)[:2])  # a record at once, not leaf by leaf
+
+        self.offload.restore(snapshot, np.arange(self.length), read)
         return with_old_models(saved, run.state.own)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fedwin import tree
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import AnyArray, Lazy
-from fedwin.residence.store import Reference, Snapshot, SnapshotLeaf
+from fedwin.residence.store import Records, Reference, Snapshot, SnapshotLeaf
 from fedwin.tree import PyTree
 
 # Folders of client rows and of windows, inside the folder of a seed's checkpoints.
@@ -41,11 +41,18 @@ class SnapshotRing(Lazy):
         self.shape, self.dtype, self.snapshot, self.number = shape, np.dtype(dtype), snapshot, number
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
-        rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
-        if self.snapshot is not None:
-            places = np.flatnonzero((self.snapshot.ids >= start) & (self.snapshot.ids < stop))
-            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[self.number]
-        return rows
+        if self.snapshot is None:
+            return np.zeros((stop - start, *self.shape[1:]), self.dtype)
+        return read_slots(self.snapshot, start, stop)[self.number]
+
+
+def read_slots(snapshot: Snapshot, start: int, stop: int) -> Records:
+    """Returns the slots start to stop - 1 of a ring buffer, arrays [n, ...] per field; zeros where it has no record."""
+    slots = snapshot.layout.blank(stop - start)
+    places = np.flatnonzero((snapshot.ids >= start) & (snapshot.ids < stop))
+    for field, values in zip(slots, snapshot.read(places), strict=True):
+        field[snapshot.ids[places] - start] = values
+    return slots
 
 
 def ring_folder(ring: str) -> str:
