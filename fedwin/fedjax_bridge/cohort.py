@@ -4,9 +4,9 @@ import zlib
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from fedwin import tree
 from fedwin.data.federation import Store, client_weights, make_store
 from fedwin.errors import UserError
 
@@ -39,7 +39,7 @@ class Padding(NamedTuple):
 
 def _key_data(rng: jax.Array) -> np.ndarray:
     """Returns the data of an old-style key, an array, or of a typed key; raises ValueError for any other array."""
-    data = np.asarray(jax.random.key_data(rng) if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else rng)
+    data = np.asarray(jax.random.key_data(rng) if tree.is_key(rng) else rng)
     if data.dtype != np.uint32 or data.shape != (2,):
         raise ValueError(f"rng is {data.dtype}{list(data.shape)}, no uint32[2]; set jax_default_prng_impl=threefry2x32")
     return data

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedwin import tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import traced_shapes
@@ -55,8 +56,7 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
         who = owner if train else f"{owner}, in evaluation, where key is None,"
         output = traced_shapes(who, input_shape, apply, variables, batch, jax.random.key(0))
         _check_output(model.name, output, num_classes, label_shape)
-        form = lambda stats: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stats)
-        if train and form(output.stats) != form(variables.stats):
+        if train and not tree.alike(output.stats, variables.stats):
             raise UserError(
                 f"{owner}: apply returns statistics unlike those of init; the structure, shapes and dtypes must stay."
             )

@@ -1,7 +1,6 @@
 """Contract suite: the checks that any federated method must pass."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, engine, observers, tree
@@ -144,18 +143,18 @@ class Bench:
         return snapshot(after), metrics
 
 
-def snapshot(tree):
+def snapshot(values):
     """Returns copies of all leaves on the host, PRNG keys as their raw data.
 
     They are copies, because a view of a buffer would prevent its donation.
     """
-    raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-    return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
+    raw = lambda x: jax.random.key_data(x) if tree.is_key(x) else x
+    return jax.tree.map(lambda x: np.array(raw(x), copy=True), values)
 
 
 def restore(run: engine.RunState) -> engine.RunState:
     """Returns the RunState that a `snapshot` was taken of; every leaf has its own buffer."""
-    run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
+    run = tree.copy(run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 
 

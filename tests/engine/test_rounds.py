@@ -13,20 +13,14 @@ from fedwin.engine.dispatch import Dispatch
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.residence import rows
 from fedwin.testing import federations
+from fedwin.testing.contract import snapshot
 from tests.conftest import USERS
 
 NO_FLAGS = np.zeros(6, bool)
 
 
-def leaves(run):
-    return [
-        np.array(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
-        for x in jax.tree.leaves(run)
-    ]
-
-
 def assert_equal(a, b):
-    jax.tree.map(np.testing.assert_array_equal, leaves(a), leaves(b))
+    jax.tree.map(np.testing.assert_array_equal, snapshot(a), snapshot(b))
 
 
 def watchers():
