@@ -145,7 +145,7 @@ class Values(NamedTuple):
 def values_of(parameter: inspect.Parameter) -> Values:
     """Returns the values that a parameter accepts, by its annotation or else by the type of its default."""
     if parameter.annotation is not parameter.empty:
-        return Values(tuple(_kinds(parameter.annotation) or ()))
+        return Values(_kinds(parameter.annotation))
     if parameter.default in (None, parameter.empty) or type(parameter.default) not in _KINDS:
         return Values()
     return Values((Kind(type(parameter.default)),))
@@ -165,7 +165,7 @@ def check_values(owner: str, wanted: Any, **values) -> None:
 
 def check_value(name: str, annotation: Any, value: Any) -> None:
     """Raises UserError unless a value is of the type, or a subclass, and in the range of an annotation."""
-    accepted = Values(tuple(_kinds(annotation) or ()))
+    accepted = Values(_kinds(annotation))
     plain = next((kind(value) for kind in (bool, int, float, str) if isinstance(value, kind)), value)
     if not any(kind.holds(plain) for kind in accepted.kinds):
         raise UserError(f"{name}={value!r} {accepted.refusal(plain)}")
@@ -179,18 +179,18 @@ def one_of(name: str, value: Any, allowed: Iterable) -> None:
         raise UserError(f"{name}={value} must be one of {', '.join(map(format_value, allowed))}.{suggestion}")
 
 
-def _kinds(annotation: Any) -> list[Kind] | None:
-    """Returns the alternatives of an annotation; None if one of them accepts every value."""
+def _kinds(annotation: Any) -> tuple[Kind, ...]:
+    """Returns the alternatives of an annotation; () if one of them accepts every value."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if isinstance(annotation, Range):
-        return [Kind(float, annotation)]
+        return (Kind(float, annotation),)
     if origin is Annotated:
         limits = next((note for note in args[1:] if isinstance(note, Range)), None)
-        plain, numbers = _kinds(args[0]), (int, float)
-        return plain and [kind._replace(range=limits or kind.range) if kind.type in numbers else kind for kind in plain]
+        ranged = lambda kind: kind._replace(range=limits or kind.range) if kind.type in (int, float) else kind
+        return tuple(map(ranged, _kinds(args[0])))
     if origin is Literal:
-        return [Kind(type(args[0]), None, args)]
+        return (Kind(type(args[0]), None, args),)
     if origin in (typing.Union, types.UnionType):
-        kinds = [_kinds(arg) for arg in args]
-        return None if None in kinds else [kind for some in kinds if some for kind in some]
-    return [Kind(annotation)] if isinstance(annotation, type) and origin is None else None
+        alternatives = [_kinds(arg) for arg in args]
+        return sum(alternatives, ()) if all(alternatives) else ()
+    return (Kind(annotation),) if isinstance(annotation, type) and origin is None else ()
