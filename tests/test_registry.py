@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -221,6 +221,7 @@ def test_instances_are_inside(registry):
         (bool, (True, False), {0: "true or false", "maybe": "true or false"}),
         (Annotated[int | None, ranges.Range(1)], (1, None), {0: "an integer >= 1 or none"}),
         (ranges.Range(0, 1), (0.5,), {2: "a number in [0, 1]"}),
+        (Any, (1, "x", None), {}),
     ],
 )
 def test_annotations_are_ranges(annotation, inside, wrong):

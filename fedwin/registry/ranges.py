@@ -193,4 +193,5 @@ def _kinds(annotation: Any) -> tuple[Kind, ...]:
     if origin in (typing.Union, types.UnionType):
         alternatives = [_kinds(arg) for arg in args]
         return sum(alternatives, ()) if all(alternatives) else ()
-    return (Kind(annotation),) if isinstance(annotation, type) and origin is None else ()
+    is_class = isinstance(annotation, type) and origin is None and annotation is not Any
+    return (Kind(annotation),) if is_class else ()
