@@ -68,8 +68,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     """
     one_of("core.algorithm: weighting", algorithm.weighting, ("samples", "uniform"))
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
-    model = jax.eval_shape(lambda: model) if any(isinstance(x, jax.Array) for x in jax.tree.leaves(model)) else model
-    params, stats = model
+    params, stats = jax.eval_shape(lambda model: model, model)
     first = UserFunction("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
     state = first.trace(params, key)
     begin = UserFunction(
