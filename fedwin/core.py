@@ -382,6 +382,11 @@ class Setting(NamedTuple):
         return self.clients_per_round / self.num_clients if self.sampling is None else self.sampling.participation
 
 
+def stats_shapes(setting: Setting) -> PyTree:
+    """Returns the shapes of the model's statistics, BatchNorm's; () without a model, or for one without any."""
+    return () if setting.model is None else jax.eval_shape(lambda: setting.model.init(jax.random.key(0)).stats)
+
+
 def aggregation_weight(c: Client, weighting: str) -> jax.Array:
     """Returns a client's weight in the mean over a cohort before normalization, [].
 

@@ -28,9 +28,8 @@ class PersonalModel(NamedTuple):
 
 def initial(setting: core.Setting, params) -> PersonalModel:
     """Returns a client's personal model before its first participation; `params` are x^0."""
-    stats = () if setting.model is None else jax.eval_shape(setting.model.init, jax.random.key(0)).stats
     # Statistics are read once the client has taken part: only their shapes matter here.
-    return PersonalModel(params, tree.map(lambda x: jnp.zeros(x.shape, x.dtype), stats), jnp.zeros((), bool))
+    return PersonalModel(params, tree.zeros_like(core.stats_shapes(setting)), jnp.zeros((), bool))
 
 
 def start(own: PersonalModel, params, c: core.Client, first: str) -> core.Variables:

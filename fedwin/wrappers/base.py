@@ -189,7 +189,6 @@ def check_no_old_models(wrapper: str, state) -> None:
 
 def initial_stats(setting: core.Setting, key):
     """Returns the model statistics that a run starts from, BatchNorm's; () if there are none."""
-    if setting.model is None:
+    if tree.is_empty(core.stats_shapes(setting)):
         return ()
-    stats = lambda key: setting.model.init(key).stats
-    return () if tree.is_empty(jax.eval_shape(stats, key)) else jax.jit(stats)(key)
+    return jax.jit(lambda key: setting.model.init(key).stats)(key)

@@ -37,10 +37,7 @@ def _fed_back(setting: Setting, algorithm: Algorithm, average: Observer, feedbac
       average: an observer of z whose read-out 'average' is x.
     """
     # A broadcast has no statistics, and an average of parameters does not depend on them.
-    no_stats = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0)),
-    )
+    no_stats = tree.zeros_like(core.stats_shapes(setting))
 
     def with_feedback(phase: Phase) -> Phase:
         def broadcast(params, state):

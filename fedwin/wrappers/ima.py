@@ -240,7 +240,7 @@ def ima(
         raise UserError(f"ima: feedback={feedback:g} mixes server models; with placement=pre, leave it out.")
 
     def wrap(algorithm):
-        stats = jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))
+        stats = core.stats_shapes(setting)
         if placement == "post":
             return _after_the_server(algorithm, mean, stats)
         return _before_the_server(algorithm, mean, stats, reset)

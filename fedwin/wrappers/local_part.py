@@ -221,7 +221,7 @@ def local_bn(setting: core.Setting) -> Wrapper:
     own = lambda model, row: model._replace(stats=tree.where(row.seen, row.part, model.stats))
 
     def wrap(algorithm):
-        if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
+        if tree.is_empty(core.stats_shapes(setting)):
             raise UserError("local_bn: the model has no BatchNorm statistics; omit --wrap=local_bn.")
         return core.with_client_phases(local_phase, algorithm)._replace(
             client_init=lambda params, id, key: LocalPart(
