@@ -84,10 +84,16 @@ def class_means(features, labels, num_classes, mask=None):
     return membership.T @ features / jnp.maximum(count, 1)[:, None], (count > 0).astype(features.dtype)
 
 
-def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
-    """Computes A_i after an epoch, as in `fedfa`; a class that no batch contained (0 in `present`) keeps its row."""
+def with_batch(epoch: Epoch, means, present, ends, beta, divide) -> Epoch:
+    """Returns the state after a batch with the results of `class_means`, which may be the last one of its epoch.
+
+    At the end of an epoch, A_i changes as in `fedfa`; a class that no batch contained keeps its row.
+    """
+    sums, present, batches = epoch.sums + means, epoch.present + present, epoch.batches + 1
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
-    return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
+    moved = jnp.where(present[:, None] > 0, beta * epoch.anchors + (1 - beta) * sums / divisor, epoch.anchors)
+    anchors, keep = jnp.where(ends, moved, epoch.anchors), jnp.where(ends, 0, 1)
+    return Epoch(anchors, sums * keep, present * keep, batches * keep, epoch.adam)
 
 
 def calibration_loss(classifier: Callable, params, anchors):
@@ -95,8 +101,17 @@ def calibration_loss(classifier: Callable, params, anchors):
     return jnp.mean(losses.nll(classifier(params, anchors), jnp.arange(anchors.shape[0])))
 
 
-def initial_anchors(key, num_classes, width, dtype=jnp.float32):
-    """Draws C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d]."""
+def initial_anchors(model: Model, params, key):
+    """Draws C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d].
+
+    Raises:
+      UserError: the classifier is not one dense layer.
+    """
+    kernels = [leaf for leaf in jax.tree.leaves(subtree(params, model.classifier_path)) if leaf.ndim == 2]
+    if len(kernels) != 1:
+        raise UserError("fedfa: the classifier must be one dense layer.")
+    key, num_classes = jax.random.fold_in(key, 1), model.num_classes
+    width, dtype = kernels[0].shape[0], kernels[0].dtype
     if num_classes <= width:
         return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
     rows = jax.random.normal(key, (num_classes, width), dtype)
@@ -114,80 +129,13 @@ def replace_subtree(params, path: Sequence[str], part):
     return {**params, path[0]: replace_subtree(params[path[0]], path[1:], part)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Anchoring:
-    """Local training with anchors [C, d]; its losses use the received ones during the whole round.
-
-    Attributes:
-      model: the network, which must name its last layer (models.Model).
-      lam, beta, divide: as for `fedfa`.
-      anchors_start: first round with the anchor loss, 0-based.
-      calibration_start: first round with calibration, 0-based.
-      adam: optimizer of the classifier.
-    """
-
-    model: Model
-    lam: float
-    beta: float
-    divide: Literal["all", "present"]
-    anchors_start: int
-    calibration_start: int
-    adam: optax.GradientTransformation
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Path of the classifier in params."""
-        return tuple(self.model.classifier_path)
-
-    def initial(self, params, key):
-        """Returns the anchors before the first round; raises UserError if the classifier is not one dense layer."""
-        kernels = [leaf for leaf in jax.tree.leaves(subtree(params, self.path)) if leaf.ndim == 2]
-        if len(kernels) != 1:
-            raise UserError("fedfa: the classifier must be one dense layer.")
-        width, dtype = kernels[0].shape[0], kernels[0].dtype
-        return initial_anchors(jax.random.fold_in(key, 1), self.model.num_classes, width, dtype)
-
-    def loss(self, base: Callable, anchors, round) -> Callable:
-        """Returns the local loss plus lam times the anchor loss, (params, stats, batch, key, info) -> (loss, stats)."""
-
-        def term(output, batch):
-            value = anchor_loss(output.features, batch["y"], anchors, batch.get("mask"))
-            return jnp.where(round >= self.anchors_start, self.lam, 0.0) * value
-
-        return losses.with_term(base, self.model, term)
-
-    def calibrated(self, params, state, anchors, round):
-        """Takes one Adam step of the classifier alone, from `calibration_start` on; returns (params, Adam's state)."""
-        layer = subtree(params, self.path)
-        value = lambda layer: calibration_loss(
-            self.model.classifier, replace_subtree(params, self.path, layer), anchors
-        )
-        updates, new_state = self.adam.update(jax.grad(value)(layer), state, layer)
-        active = round >= self.calibration_start
-        layer = tree.where(active, tree.add(layer, updates), layer)
-        return replace_subtree(params, self.path, layer), tree.where(active, new_state, state)
-
-    def initial_carry(self, params, anchors) -> Epoch:
-        """Returns the state before the first local step."""
-        zero = jnp.zeros((), anchors.dtype)
-        return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(subtree(params, self.path)))
-
-    def on_step(self, anchors, c: core.Client) -> Callable:
-        """Returns the hook that runs after every local step (local.Solver's on_step)."""
-
-        def on_step(carry: Epoch, new, s, last):
-            # Features of the model before the step, as its loss used them.
-            features = self.model.apply(core.Variables(s.params, c.stats), s.batch, s.key, True).features
-            means, present = class_means(features, s.batch["y"], self.model.num_classes, s.batch.get("mask"))
-            new, adam = self.calibrated(new, carry.adam, anchors, c.round)
-            sums, present, batches = carry.sums + means, carry.present + present, carry.batches + 1
-            epoch_ends = last | (s.j + 1 >= s.steps)
-            updated = updated_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
-            keep = jnp.where(epoch_ends, 0, 1)
-            new_anchors = jnp.where(epoch_ends, updated, carry.anchors)
-            return Epoch(new_anchors, sums * keep, present * keep, batches * keep, adam), new
-
-        return on_step
+def calibrated(model, adam, params, state, anchors):
+    """Takes an Adam step of the classifier alone on its `calibration_loss`; returns (params, Adam's state)."""
+    path = tuple(model.classifier_path)
+    layer = subtree(params, path)
+    value = lambda layer: calibration_loss(model.classifier, replace_subtree(params, path, layer), anchors)
+    updates, state = adam.update(jax.grad(value)(layer), state, layer)
+    return replace_subtree(params, path, tree.add(layer, updates)), state
 
 
 @ALGORITHMS.register(
@@ -244,31 +192,43 @@ def fedfa(
     calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds, "fedfa")
     if setting.model is None or setting.model.classifier is None:
         raise UserError("fedfa: the model must name its last layer; choose another model.")
-    anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, optax.adam(calibrate_lr))
+    model, adam = setting.model, optax.adam(calibrate_lr)
 
-    def server(params, anchors, total, round):
-        return common.add_mean_step(params, total, server_lr), total["anchors"].value
-
-    return core.algorithm(
-        _client(solve, anchoring, weighting),
-        server,
-        broadcast=lambda params, anchors: (params, anchors),
-        init=anchoring.initial,
-        weighting=weighting,
-    )
-
-
-def _client(solve, anchoring: Anchoring, weighting: str):
     def client(down, c):
         losses.check_one_class(c.examples["y"], "fedfa", "choose another --algorithm")
         params, anchors = down
-        solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
-        carry, on_step = anchoring.initial_carry(params, anchors), anchoring.on_step(anchors, c)
-        y = solve_anchored(params, c, carry=carry, on_step=on_step)
+        calibrates = c.round >= calibration_start
+
+        def term(output, batch):
+            value = anchor_loss(output.features, batch["y"], anchors, batch.get("mask"))
+            return jnp.where(c.round >= anchors_start, lam, 0.0) * value
+
+        def on_step(epoch: Epoch, y, s, last):
+            # Features of the model before the step, as its loss used them.
+            features = model.apply(core.Variables(s.params, c.stats), s.batch, s.key, True).features
+            means, present = class_means(features, s.batch["y"], model.num_classes, s.batch.get("mask"))
+            ends = last | (s.j + 1 >= s.steps)
+            epoch = with_batch(epoch, means, present, ends, beta, divide)
+            y, state = tree.where(calibrates, calibrated(model, adam, y, epoch.adam, anchors), (y, epoch.adam))
+            return epoch._replace(adam=state), y
+
+        anchored = dataclasses.replace(solve, loss=losses.with_term(solve.loss, model, term))
+        zero, zeros = jnp.zeros((), anchors.dtype), jnp.zeros_like(anchors)
+        first = Epoch(anchors, zeros, zeros[:, 0], zero, adam.init(subtree(params, model.classifier_path)))
+        y = anchored(params, c, carry=first, on_step=on_step)
         message = {
             "delta": common.weighted_delta(y, params, c, weighting),
             "anchors": core.mean(y.carry.anchors, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)
 
-    return client
+    def server(params, anchors, total, round):
+        return common.add_mean_step(params, total, server_lr), total["anchors"].value
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, anchors: (params, anchors),
+        init=lambda params, key: initial_anchors(model, params, key),
+        weighting=weighting,
+    )
