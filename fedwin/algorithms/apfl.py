@@ -76,24 +76,21 @@ def apfl(
       True
     """
 
-    def on_step(info):
-        def mixed_step(carry, params, s: local.Step, last):
+    def client(params, c):
+        def mixed_step(carry, y, s: local.Step, last):
             v, stats, optimizer, weight = carry
-            g = solve.gradient_at(stats, s.batch, s.key, info)(tree.lerp(weight, s.params, v))
+            g = solve.gradient_at(stats, s.batch, s.key, c.info)(tree.lerp(weight, s.params, v))
             new, optimizer = solve.apply_step(s._replace(params=v), tree.scale(weight, g.value), None, optimizer)
             if adaptive != "none":
                 slope = sum(map(jnp.vdot, jax.tree.leaves(tree.sub(v, s.params)), jax.tree.leaves(g.value)))
                 learned = jnp.clip(weight - s.lr * slope, 0, 1).astype(weight.dtype)
                 weight = learned if adaptive == "step" else jnp.where(s.j == 0, learned, weight)
-            return (new, g.stats, optimizer, weight), params
+            return (new, g.stats, optimizer, weight), y
 
-        return mixed_step
-
-    def client(params, c):
         own = c.state.own
         v, stats = personal.start(own, params, c, first)
         carry = (v, stats, solve.optimizer.init(v), c.state.alpha)
-        y = solve(params, c, carry=carry, on_step=on_step(c.info))
+        y = solve(params, c, carry=carry, on_step=mixed_step)
         v, stats, _, weight = y.carry
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=APFLRow(personal.trained(v, stats, own), weight))

@@ -56,11 +56,11 @@ def pfedme(
       True
     """
 
-    def on_step(info):
-        def envelope_step(carry, params, s: local.Step, last):
+    def client(params, c):
+        def envelope_step(carry, y, s: local.Step, last):
             def towards_minimizer(_, carry):
                 theta, stats, optimizer = carry
-                g = solve.gradient_at(stats, s.batch, s.key, info)(theta)
+                g = solve.gradient_at(stats, s.batch, s.key, c.info)(theta)
                 pulled = tree.axpy(lam, tree.sub(theta, s.params), g.value)
                 theta, optimizer = solve.apply_step(s._replace(params=theta), pulled, None, optimizer)
                 return theta, g.stats, optimizer
@@ -68,13 +68,10 @@ def pfedme(
             carry = lax.fori_loop(0, steps, towards_minimizer, carry)
             return carry, tree.axpy(-eta * lam, tree.sub(s.params, carry[0]), s.params)
 
-        return envelope_step
-
-    def client(params, c):
         carry = (params, c.stats, solve.optimizer.init(params))
         # Records loss and statistics at w; its gradient is not used, so XLA removes its backward pass.
         no_step = lambda grad, s: rules.RuleOutput(tree.zeros_like(s.params), None, grad(s.params))
-        w = solve(params, c, no_step, carry=carry, on_step=on_step(c.info))
+        w = solve(params, c, no_step, carry=carry, on_step=envelope_step)
         theta, stats, _ = w.carry
         message = {"delta": common.weighted_delta(w, params, c, weighting)}
         return w.update(message, state=personal.trained(theta, stats, c.state))
