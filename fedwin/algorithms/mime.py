@@ -75,23 +75,20 @@ def mime(
         m = tree.axpy(beta, state.m, state.c) if beta else None
         return common.add_mean_step(params, total, server_lr), MimeState(m, state.c)
 
-    def init(params, key):
+    def init(params):
         zeros = tree.zeros_like(params)
         return MimeState(zeros if beta else None, zeros)
 
-    return core.Algorithm(
+    second = core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, state: (params, state),
         init=init,
-        phases=(
-            core.Phase(lambda params, state: params, gradient, collect),
-            # The clients already have x: only m and c are transmitted.
-            core.Phase(
-                lambda params, state: (params, state), client, server, wire=lambda down, message: (down[1], message)
-            ),
-        ),
-        client_init=lambda params, id, key: (),
-        eval_model=lambda model, state: model,
         weighting=weighting,
+        # The clients already have x: only m and c are transmitted.
+        wire=lambda down, message: (down[1], message),
     )
+    return second._replace(phases=(core.Phase(lambda params, state: params, gradient, collect), *second.phases))
 
 
 @ALGORITHMS.register(
