@@ -16,6 +16,7 @@ after its last step where it has fewer. Delta_f remains the distance from x. Onl
 round has something to go on from; another one receives all before its first step.
 """
 
+import functools
 import re
 from typing import Literal, NamedTuple
 
@@ -187,7 +188,7 @@ def diloco(
     return fedavg_with(server, solve, weighting, keeps_optimizer=True)
 
 
-def restarted(server: Server, period: int, fragments: int = 1) -> Server:
+def restarted(server: Server, period: int, fragments: int) -> Server:
     """Returns a server whose state starts anew before every `period`-th of its rounds; fragments take turns."""
 
     def step(params, state, total, round):
@@ -195,17 +196,6 @@ def restarted(server: Server, period: int, fragments: int = 1) -> Server:
         return server.step(params, tree.where(anew, server.init(params), state), total, round)
 
     return server._replace(step=step)
-
-
-def _trained(solve: local.Solver, start, c: core.Client, optimizer, merged, delay: int) -> local.Local:
-    """Trains from `start`; what arrives after `delay` steps, or after the last of fewer, is merged then."""
-    if not delay:
-        return solve(merged(start) if merged else start, c, optimizer=optimizer)
-
-    def on_step(carry, y, s, last):
-        return carry, tree.where(s.j + 1 == jnp.minimum(delay, s.steps), merged(y), y)
-
-    return solve(start, c, optimizer=optimizer, on_step=on_step)
 
 
 def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern, delay, mixing, weighting: Weighting):
@@ -222,13 +212,17 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
         synchronized = lambda f: c.round - 1 - (c.round - 1 - f) % fragments
         row = c.state
         received = lambda f: (row.rounds == 0) | (synchronized(f) >= row.rounds - 1)
-        start = select(received, params, row.params)
-        merged = None
+        start, on_step = select(received, params, row.params), None
         if delay or mixing:
             late = lambda f: (row.rounds == c.round) & (c.round > 0) & (synchronized(f) == c.round - 1)
             merged = lambda y: select(late, tree.lerp(mixing, params, y), y)
             start = select(late, row.params, start)
-        y = _trained(solve, start, c, row.optimizer, merged, delay)
+            if delay:
+                arrives = lambda s: s.j + 1 == jnp.minimum(delay, s.steps)
+                on_step = lambda carry, y, s, last: (carry, tree.where(arrives(s), merged(y), y))
+            else:
+                start = merged(start)
+        y = solve(start, c, optimizer=row.optimizer, on_step=on_step)
         active = lambda f: c.round % fragments == f
         step = select(active, tree.sub(y.params, params), tree.zeros_like(params))
         delta = core.PartialStep(*core.mean_step(step, core.aggregation_weight(c, weighting)))
@@ -242,17 +236,14 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
         structure, own = jax.tree.structure(params), places(params)
         models, steps, weight = by_fragment(params), by_fragment(total["delta"].total), total["delta"].weight
 
-        def branch(fragment):
-            def step(_):
-                message = {"delta": core.Mean(steps[fragment], weight)}
-                new, state = server.step(models[fragment], states[fragment], message, round)
-                parts = [iter(new if f == fragment else models[f]) for f in range(fragments)]
-                leaves = [next(parts[f]) for f in own]
-                return structure.unflatten(leaves), (*states[:fragment], state, *states[fragment + 1 :])
+        def step(fragment):
+            message = {"delta": core.Mean(steps[fragment], weight)}
+            new, state = server.step(models[fragment], states[fragment], message, round)
+            parts = [iter(new if f == fragment else models[f]) for f in range(fragments)]
+            leaves = [next(parts[f]) for f in own]
+            return structure.unflatten(leaves), (*states[:fragment], state, *states[fragment + 1 :])
 
-            return step
-
-        return lax.switch(round % fragments, [branch(fragment) for fragment in range(fragments)], ())
+        return lax.switch(round % fragments, [functools.partial(step, fragment) for fragment in range(fragments)])
 
     def wire(down, message):
         # Sizes of fragments differ; over F rounds, 1 / F of the model is sent per round.
