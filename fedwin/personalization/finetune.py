@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from typing import Literal
 
 import jax
@@ -53,33 +54,23 @@ def finetune(
     """
 
     def adapt(model: Variables, client: Client) -> Variables:
-        trained = _mask(model, part, setting)
+        optimizer = solve.optimizer
+        if part != "all":
+            path = () if setting.model is None else setting.model.classifier_path
+            trained = mask_of_part(model.params, part, path, "finetune")
+            optimizer = optax.chain(optimizer, optax.freeze(jax.tree.map(operator.not_, trained)))
         solver = dataclasses.replace(
             solve,
             epochs=epochs,
             max_epochs=math.ceil(epochs),
             steps=None,
             lr=solve.rate(jnp.zeros((), jnp.int32)) if lr is None else lr,
-            optimizer=optax.chain(solve.optimizer, _keep(trained.params)),
+            optimizer=optimizer,
             # The bound of a wrapper is a protection of the messages, and these models are not sent.
             bound=lambda start, y: y,
             frozen=None,
         )
         y = solver(model.params, client._replace(stats=model.stats))
-        return Variables(y.params, y.stats if trained.stats else model.stats)
+        return Variables(y.params, model.stats if part == "classifier" else y.stats)
 
     return Personalizer("finetune" if part == "all" else f"finetune_{part}", adapt)
-
-
-def _mask(model: Variables, part: str, setting: Setting) -> Variables:
-    """Returns which leaves of the parameters are trained, and whether the statistics are."""
-    if part == "all":
-        return Variables(jax.tree.map(lambda leaf: True, model.params), True)
-    path = () if setting.model is None else setting.model.classifier_path
-    return Variables(mask_of_part(model.params, part, path, "finetune"), part == "features")
-
-
-def _keep(mask) -> optax.GradientTransformation:
-    """Returns a transformation of updates that are 0 outside of a part of the parameters."""
-    kept = lambda keep, leaf: leaf if keep else jnp.zeros_like(leaf)
-    return optax.stateless(lambda updates, params: jax.tree.map(kept, mask, updates))
