@@ -12,21 +12,18 @@ from fedwin.registry import Choice, import_all
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.asynchronous import ASYNCHRONOUS, STALENESS, asynchronous
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, unchanged, unwrapped_names
-from fedwin.wrappers.ima import Schedule, ima_rate
 
 import_all(__name__, __path__)
 
 __all__ = [
     "ASYNCHRONOUS",
     "STALENESS",
-    "Schedule",
     "WRAPPERS",
     "Wrapped",
     "Wrapper",
     "after",
     "asynchronous",
     "build_all",
-    "ima_rate",
     "privacy_of",
     "together",
     "unchanged",

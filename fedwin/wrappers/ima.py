@@ -18,7 +18,7 @@ from fedwin.core import Setting, Variables
 from fedwin.errors import UserError
 from fedwin.observers.swa import swa as swa_observer
 from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt, Share
-from fedwin.schedules import Start, as_schedule, first_round
+from fedwin.schedules import Start, first_round
 from fedwin.wrappers.base import (
     WRAPPERS,
     Wrapped,
@@ -139,7 +139,7 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
     return after(averaged, lambda params, inner, key: mean.empty(stats), smooth)
 
 
-def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
+def ima_rate(base, first: int, schedule: Schedule, decay, low, period, lr_restart):
     """Returns IMA's learning rate, round -> float []: `base` before round `first`, mild exploration from there on.
 
     Arguments as for `ima`.
@@ -151,10 +151,9 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
         const           low
         cyclic          a sawtooth from base(first) to low
         epoch           base(t), or base(j) with lr_restart
-        none            base(t)
 
     Example:
-      >>> rate = ima_rate(lambda round: 0.1, first=2, schedule="exp", decay=0.5)
+      >>> rate = ima_rate(lambda t: 0.1, 2, "exp", decay=0.5, low=5e-5, period=20, lr_restart=False)
       >>> [round(float(rate(jnp.int32(t))), 4) for t in range(5)]
       [0.1, 0.1, 0.1, 0.05, 0.025]
     """
@@ -169,7 +168,6 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
             "const": lambda: low,
             "cyclic": lambda: top + (low - top) * jnp.asarray(j % period + 1, float) / period,
             "epoch": lambda: base(j) if lr_restart else base(t),
-            "none": lambda: base(t),
         }[schedule]()
         return jnp.where(t < first, base(t), jnp.asarray(explored, float))
 
@@ -180,11 +178,10 @@ def dropped_epochs(base, first: int, period: int):
     """Returns IMA's local epochs: `base` before round `first`, then one less per `period` rounds, but at least 1.
 
     Example:
-      >>> epochs = dropped_epochs(3, first=1, period=2)
+      >>> epochs = dropped_epochs(lambda t: 3, first=1, period=2)
       >>> [int(epochs(jnp.int32(t))) for t in range(6)]
       [3, 3, 3, 2, 2, 1]
     """
-    base = as_schedule(base)
     return lambda t: jnp.where(t < first, base(t), jnp.maximum(1, base(t) - jnp.maximum(t - first, 0) // period))
 
 
@@ -245,12 +242,8 @@ def ima(
             return _after_the_server(algorithm, mean, stats)
         return _before_the_server(algorithm, mean, stats, reset)
 
-    def rate(base):
-        return ima_rate(as_schedule(base), first, schedule, decay, low, period, lr_restart)
-
-    def epochs(base):
-        return dropped_epochs(base, first, period)
-
+    rate = lambda base: ima_rate(base, first, schedule, decay, low, period, lr_restart)
+    epochs = lambda base: dropped_epochs(base, first, period)
     return Wrapper(
         "ima", wrap, rate=unchanged if schedule == "none" else rate, epochs=epochs if schedule == "epoch" else unchanged
     )
@@ -295,7 +288,7 @@ def swa(
 
     def rate(base):
         def cycled(i):
-            high = jnp.asarray(as_schedule(base)(i), float)
+            high = jnp.asarray(base(i), float)
             low = high / 100 if second_lr is None else second_lr
             u = jnp.asarray((i if phase == "code" else i - first) % cycle + 1, float) / cycle
             return jnp.where(i < first, high, (1 - u) * high + u * low)
