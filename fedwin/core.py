@@ -184,8 +184,8 @@ class PartialStep(MeanStep):
 class DerivedFromStep(NamedTuple):
     """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
 
-    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold
-    anything.
+    A server that receives the step computes this part itself: it does not count as communication. A wrapper that bounds
+    the step bounds this part, too. Parts of a message without this mark may hold anything.
 
     Attributes:
       value: the part, a pytree.

@@ -89,6 +89,4 @@ def feddyn(
         client_init=lambda params, id: tree.zeros_like(params),
         eval_model=evaluated,
         weighting=weighting,
-        # A real server computes the plain sum from the y_i that it receives: only the step is transmitted.
-        wire=lambda down, message: (down, message["delta"]),
     )

@@ -61,12 +61,10 @@ def fedexp(
     def evaluated(model, before):
         return model._replace(params=tree.lerp(0.5, model.params, before)) if averages else model
 
-    # The server sees every y_i and computes the norms itself: only the model travels.
     return core.algorithm(
         client,
         server,
         init=lambda params: params if averages else (),  # the model of the round before
         eval_model=evaluated,
         weighting=weighting,
-        wire=lambda down, message: (down, message["delta"]),
     )

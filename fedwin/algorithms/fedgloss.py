@@ -122,6 +122,4 @@ def fedgloss(
         init=lambda params: FedGloSSState(tree.zeros_like(params), tree.zeros_like(params)),
         client_init=lambda params, id: tree.zeros_like(params),
         weighting=weighting,
-        # A real server computes both sums from the y_i that it receives: only the step is transmitted.
-        wire=lambda down, message: (down, message["from_perturbed"]),
     )

@@ -97,5 +97,4 @@ def fedgma(
     def server(params, state, total, round):
         return (with_extra_step if mode == "extra_step" else masked)(params, total), state
 
-    # The server sees every y_i and counts signs itself: only the model travels.
-    return core.algorithm(client, server, weighting=weighting, wire=lambda down, message: (down, message["delta"]))
+    return core.algorithm(client, server, weighting=weighting)

@@ -117,6 +117,4 @@ def fedsmoo(
         init=lambda params: FedSMOOState(zeros(params), zeros(params)),
         client_init=lambda params, id: FedSMOORow(zeros(params), zeros(params)),
         weighting=weighting,
-        # A real server computes the plain sum from the y_i that it receives.
-        wire=lambda down, message: (down, {"delta": message["delta"], "dual": message["dual"]}),
     )

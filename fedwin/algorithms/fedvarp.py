@@ -39,7 +39,6 @@ def with_stale_steps(setting, solve, beta, server_lr, weighting) -> core.Algorit
         init=tree.zeros_like,
         client_init=lambda params, id: tree.zeros_like(params),
         weighting=weighting,
-        wire=lambda down, message: (down, message["delta"]),
     )
 
 

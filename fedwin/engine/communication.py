@@ -1,7 +1,8 @@
 """Communication: bytes that one client receives and sends in one round, counted from the messages themselves.
 
-`Phase.wire` selects the transmitted parts; the weight of a Mean is not counted (the server knows N_i). The GHB paper's
-printed constants are stored next to the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
+`Phase.wire` selects the transmitted parts. Of these, what the server knows is not counted: the weight of a Mean (N_i),
+and what is core.DerivedFromStep. The GHB paper's printed constants are stored next to the counts in
+`algorithms.ALGORITHMS.entries[name].facts['reported']`.
 """
 
 from collections.abc import Iterator
@@ -65,5 +66,9 @@ def _round_trips(
 
 
 def _nbytes(message) -> int:
-    strip = lambda x: x.total if isinstance(x, core.Mean) else x
-    return tree.nbytes(jax.tree.map(strip, message, is_leaf=lambda x: isinstance(x, core.Mean)))
+    def sent(x):
+        if isinstance(x, core.DerivedFromStep):
+            return ()
+        return x.total if isinstance(x, core.Mean) else x
+
+    return tree.nbytes(jax.tree.map(sent, message, is_leaf=lambda x: isinstance(x, (core.Mean, core.DerivedFromStep))))
