@@ -30,7 +30,7 @@ from fedwin.algorithms.common import Server, Weighting, fedavg_with
 from fedwin.algorithms.fedopt import Optimizer, named_server
 from fedwin.algorithms.registry import ALGORITHMS, facts
 from fedwin.errors import UserError
-from fedwin.local.optimizers import muon, with_decoupled_decay
+from fedwin.local.optimizers import has_memory, is_sgd, muon, with_decoupled_decay
 from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, Positive, PositiveInt
 from fedwin.tree import PyTree
 
@@ -59,7 +59,7 @@ def with_inner(solve: local.Solver, inner: str, b1, b2, eps, beta, matrix_lr) ->
     Raises:
       UserError: the solver already has another optimizer.
     """
-    if jax.tree.leaves(solve.optimizer.init(jnp.zeros(()))):
+    if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
         raise UserError(
             f"diloco: a local optimizer is set (--client_optimizer or --client_momentum), but inner={inner} replaces "
             "it; omit those flags, or set inner=client_optimizer."
