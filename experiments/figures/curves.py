@@ -3,7 +3,7 @@
 import math
 import pathlib
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from fedwin.errors import UserError
 
 from . import style
-from .sources import Line, Series
+from .sources import Series
 
 KIND = "curves"
 # Most markers of a curve.
@@ -28,15 +28,9 @@ AXES = {
 
 
 def by_seed(
-    lines: list[Line],
-    readout: str = "model",
-    metric: str = "accuracy",
-    every: int = 1,
-    stopped: Collection[int] = (),
-    diverged: bool = False,
-    label: str = "",
+    source: Series, metric: str = "accuracy", every: int = 1, diverged: bool = False
 ) -> dict[int, dict[int, float]]:
-    """Returns seed -> round -> value of one read-out, of the seeds that count.
+    """Returns seed -> round -> value of a metric, of the seeds that count.
 
     Evaluations without the metric, such as those that leave out --eval_clients, are not points of a curve. Seeds that
     diverged, or have fewer rounds than others, are left out unless all did; seeds that were stopped early are not.
@@ -44,39 +38,39 @@ def by_seed(
     Args:
       every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
       diverged: whether seeds that diverged count, too.
-      label: label of the curve, for messages.
 
     Raises:
       UserError: there is no evaluation of the read-out, or it lacks the metric.
     """
     found: dict[int, dict[int, float]] = {}
     known: dict[str, None] = {}
-    for line in lines:
+    label, readout = source.label, source.readout
+    for line in source.lines:
         if readout in line and line["round"] % every == 0:
             known |= dict.fromkeys(line[readout])
             if metric in line[readout]:
                 found.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
-    where = f"'{label}': " if label else ""
     if known and not found:
-        raise UserError(f"{where}metric '{metric}': {readout} has {', '.join(known)}; name another metric or read-out.")
+        has = f"{readout} has {', '.join(known)}"
+        raise UserError(f"'{label}': metric '{metric}': {has}; name another metric or read-out.")
     if not found or (every > 1 and not any(map(max, found.values()))):
         after = f" after a multiple of {every} rounds (--every)" if every > 1 else ""
-        raise UserError(f"{where}there is no evaluation of {readout} to draw{after}.")
-    end, lost = max(map(max, found.values())), diverged_at(lines, readout)
-    counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in stopped
+        raise UserError(f"'{label}': there is no evaluation of {readout} to draw{after}.")
+    end, lost = max(map(max, found.values())), diverged_at(source)
+    counts = lambda seed: diverged if seed in lost else max(found[seed]) == end or seed in source.stopped
     return {seed: own for seed, own in found.items() if counts(seed)} or found
 
 
-def curve(lines: list[Line], *which, **more) -> tuple[np.ndarray, np.ndarray]:
+def curve(source: Series, metric: str = "accuracy", every: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Returns (rounds [R], values [S, R]) of `by_seed` for the rounds that all of its seeds have; S >= 1."""
-    used = by_seed(lines, *which, **more).values()
+    used = by_seed(source, metric, every).values()
     rounds = sorted(set.intersection(*map(set, used)))
     return np.array(rounds), np.array([[own[r] for r in rounds] for own in used])
 
 
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
-    seeds = by_seed(source.lines, source.readout, metric, stopped=source.stopped, label=source.label).values()
+    seeds = by_seed(source, metric).values()
     shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
     if not all(shown):
         remedy = "it diverged before one: leave it out" if source.diverged else "continue the run"
@@ -84,18 +78,18 @@ def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
-def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:
+def diverged_at(source: Series) -> dict[int, int]:
     """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged."""
     found: dict[int, int] = {}
-    for line in lines:
-        if readout in line and not math.isfinite(float(line[readout].get("loss", 0))):
+    for line in source.lines:
+        if source.readout in line and not math.isfinite(float(line[source.readout].get("loss", 0))):
             found[line["seed"]] = min(found.get(line["seed"], line["round"]), line["round"])
     return found
 
 
 def rounds_of_divergence(source: Series) -> dict[int, int]:
     """Returns seed -> the round in which it diverged, also between two evaluations of a finished run."""
-    return {**diverged_at(source.lines, source.readout), **source.diverged}
+    return {**diverged_at(source), **source.diverged}
 
 
 def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
@@ -148,7 +142,7 @@ def compute(
     style.check_shares(metric, (target, low, high))
     entries = []
     for source in series:
-        rounds, values = curve(source.lines, source.readout, metric, every, source.stopped, label=source.label)
+        rounds, values = curve(source, metric, every)
         shown = rounds >= source.since
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")

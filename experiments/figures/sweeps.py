@@ -103,7 +103,7 @@ def of_runs(
         taken |= places
         if curves.rounds_of_divergence(source).keys() >= seeds:
             # The last rounds are those before, and too favorable.
-            means = [math.nan for _ in curves.by_seed(source.lines, source.readout, metric, label=source.label)]
+            means = [math.nan for _ in curves.by_seed(source, metric)]
         else:
             means = [values.mean() for _, values in curves.last_rounds(source, metric, last)]
         numbers.setdefault(name, {}).setdefault(value, []).extend(means)

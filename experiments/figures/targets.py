@@ -35,7 +35,7 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
     style.check_shares(metric, targets)
     methods = []
     for source in series:
-        seeds = curves.by_seed(source.lines, source.readout, metric, 1, source.stopped, True, source.label).values()
+        seeds = curves.by_seed(source, metric, diverged=True).values()
         rounds = np.array(max(map(list, seeds), key=max))  # of the seed that trained longest
         sign = -1 if is_lower(metric) else 1
         signed = [(sign * np.array(list(own.values())), list(own)) for own in seeds]

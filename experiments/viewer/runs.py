@@ -168,8 +168,9 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | Non
     Its `final` (mean and std over seeds of the last rounds), `last` and `best` (with its round) are of all evaluations,
     `axes`, `mean` and `std` have at most `most` points.
     """
+    series = sources.Series(readout, record.lines, readout, stopped=record.stopped)
     try:
-        rounds, values = curves.curve(record.lines, readout, metric, stopped=record.stopped)
+        rounds, values = curves.curve(series, metric)
     except (UserError, TypeError, ValueError):
         return None
     if not len(rounds):
@@ -184,7 +185,6 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | Non
         best = float(mean[place]), int(rounds[place])
     kept = thinned(rounds, mean, most)
     axes: dict[str, list] = {"round": rounds[kept].tolist()}
-    series = sources.Series(readout, record.lines)
     for axis in [axis for axis in curves.AXES if axis != "round"]:
         with contextlib.suppress(UserError):  # not every evaluation has it
             axes[axis] = rounded(curves.places(series, rounds[kept], axis))

@@ -154,7 +154,7 @@ def test_tables_and_pictures_name_and_order_the_metrics_of_numbers(least_squares
     assert select_metric("", config, {})[0] == "val_r2"
     (series, _) = sources.series([config.out_dir])
     assert sources.metric_of([series], "") == "r2" and sources.metric_of([series], "loss") == "loss"
-    rounds, values = curves.curve(series.lines, metric="rmse")
+    rounds, values = curves.curve(series, "rmse")
     found = targets.compute([series], [float(values[0, 1])], "rmse")
     assert found["methods"][0]["rounds"] == [[rounds[1]]] and rounds[1] > 0
     refused("plane: continuous labels have no error rate", plane.compute, fedwin.load(config.out_dir), {})

@@ -15,26 +15,26 @@ from tests.refusals import disk_is_full, refused
 
 def test_curves_are_equally_dense_everywhere():
     lines = [{"seed": s, "round": r, "model": {"accuracy": r / 10}} for s in (0, 1) for r in (0, 5, 10, 11, 12, 15)]
-    rounds, values = curves.curve(lines, "model", every=5)
+    rounds, values = curves.curve(Series("it", lines), every=5)
     assert rounds.tolist() == [0, 5, 10, 15] and values.shape == (2, 4)
-    assert np.array_equal(curves.curve(lines, "model")[0], [0, 5, 10, 11, 12, 15])
+    assert np.array_equal(curves.curve(Series("it", lines))[0], [0, 5, 10, 11, 12, 15])
 
 
 def test_a_diverged_seed_is_in_no_curve():
     lines = [line(s, r, s) for s in (0, 1) for r in (0, 5)] + [line(0, 10, 0)]
-    rounds, values = curves.curve(lines, "model")
+    rounds, values = curves.curve(Series("it", lines))
     assert rounds.tolist() == [0, 5, 10] and values.tolist() == [[0, 0, 0]]
     lines += [line(1, 10, 1, "nan")]
-    assert curves.curve(lines, "model")[1].tolist() == [[0, 0, 0]]
-    assert curves.curve([line for line in lines if line["seed"] == 1])[1].tolist() == [[1, 1, 1]]
+    assert curves.curve(Series("it", lines))[1].tolist() == [[0, 0, 0]]
+    assert curves.curve(Series("it", [line for line in lines if line["seed"] == 1]))[1].tolist() == [[1, 1, 1]]
 
 
 def test_a_seed_that_was_stopped_early_ends_the_curve_of_all():
     """The mean is over the same seeds everywhere: neither is the seed left out, nor does it leave the mean midway."""
     lines = [line(seed, r, 0.5) for seed, last in ((0, 4), (1, 8)) for r in range(0, last + 1, 2)]
-    rounds, values = curves.curve(lines)
+    rounds, values = curves.curve(Series("it", lines))
     assert rounds.tolist() == [0, 2, 4, 6, 8] and len(values) == 1
-    rounds, values = curves.curve(lines, stopped={0})
+    rounds, values = curves.curve(Series("it", lines, stopped={0}))
     assert rounds.tolist() == [0, 2, 4] and len(values) == 2
 
 
