@@ -79,27 +79,22 @@ def look(number: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
 
 # Methods in the order of their looks, which are the same in all figures; names as a label's first word or two, without
 # spaces and punctuation. Names that are joined by '=' are the same method.
-METHODS = tuple(
-    tuple(names.split("="))
-    for names in (
-        "fedavg fedhbm scaffold feddyn mimemom=mimesgdm=mimemomentum fedavgm localghb mime=mimesgd "
-        "mimelite=mimelitemom ghb fedgma adabest fedcm fedadc fedacg fedadam fedyogi fednova fedprox fedasam fedfa"
-    ).split()
-)
-_PLACES = {name: place for place, names in enumerate(METHODS) for name in names}
+METHODS = (
+    "fedavg fedhbm scaffold feddyn mimemom=mimesgdm=mimemomentum fedavgm localghb mime=mimesgd "
+    "mimelite=mimelitemom ghb fedgma adabest fedcm fedadc fedacg fedadam fedyogi fednova fedprox fedasam fedfa"
+).split()
+_PLACES = {name: place for place, names in enumerate(METHODS) for name in names.split("=")}
 
 
-def method_of(label: str) -> str | None:
-    """Returns the method that a label names with its first word or two, as in METHODS; None if it names none.
+def place_of(label: str) -> int | None:
+    """Returns the place in METHODS of the method that a label names with its first word or two; None if it names none.
 
-    >>> method_of("MIME SGDm"), method_of("fedavg wima50"), method_of("W = 5")
-    ('mimemom', 'fedavg', None)
+    >>> place_of("MIME SGDm"), place_of("fedavg wima50"), place_of("W = 5")
+    (4, 0, None)
     """
     words = re.findall(r"[a-z]+", label.lower())
-    for name in ("".join(words[:2]), words[0] if words else ""):
-        if name in _PLACES:
-            return METHODS[_PLACES[name]][0]
-    return None
+    one, two = ("".join(words[:count]) for count in (1, 2))
+    return _PLACES.get(two, _PLACES.get(one))
 
 
 def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -108,16 +103,16 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
     Further lines of a method (its read-outs, its variants) share its color where several methods are compared. Where
     all lines are of one method they have colors that are no method's, like lines whose label names no method.
     """
-    methods = [method_of(label) for label in labels]
-    one = len(set(methods)) == 1
+    places = [place_of(label) for label in labels]
+    one = len(set(places)) == 1
     found: list[dict[str, Any]] = []
-    variations = itertools.count(int(one and methods[0] is not None))  # no dash and marker of the method's own
-    for index, method in enumerate(methods):
-        repetition = methods[:index].count(method)
-        if method is None or (one and repetition):
+    variations = itertools.count(int(one and places[0] is not None))  # no dash and marker of the method's own
+    for index, place in enumerate(places):
+        repetition = places[:index].count(place)
+        if place is None or (one and repetition):
             found.append(look(next(variations), VARIATIONS))
             continue
-        own = look(_PLACES[method])
+        own = look(place)
         if repetition:
             dash, shape = DASHES.index(own["linestyle"]), MARKERS.index(own["marker"])
             own["linestyle"] = DASHES[(dash + 2 * repetition) % len(DASHES)]
@@ -129,8 +124,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
 
 def row_colors(labels: Sequence[str]) -> list[str]:
     """Returns one color per row: the method's own, or gray for rows that are no method."""
-    methods = [method_of(label) for label in labels]
-    return [NEUTRAL if method is None else look(_PLACES[method])["color"] for method in methods]
+    return [NEUTRAL if (place := place_of(label)) is None else look(place)["color"] for label in labels]
 
 
 def variant_look(number: int, count: int) -> dict[str, Any]:
