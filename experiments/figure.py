@@ -220,7 +220,7 @@ def _labels(arguments: Runs, options: Any) -> Answer:
     if len(datasets) > 1:
         raise UserError(f"labels: the data sets are {', '.join(datasets)}; draw a picture of each.")
     (dataset,) = datasets.values()
-    result = labels.compute(histograms, dataset.class_names, ids or labels.CLIENTS)
+    result = labels.compute(histograms, dataset.class_names, ids)
     return result, f"{dataset.name}: classes that clients hold"
 
 

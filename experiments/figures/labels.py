@@ -37,25 +37,24 @@ def of_partitions(
 
 
 def compute(
-    histograms: Mapping[str, np.ndarray], class_names: Sequence[str] = (), clients: int | Sequence[int] = CLIENTS
+    histograms: Mapping[str, np.ndarray], class_names: Sequence[str] = (), clients: Sequence[int] = ()
 ) -> dict[str, Any]:
     """Returns the histograms of some clients.
 
     Args:
       histograms: label of the panel -> examples of each class and client [K, C].
       class_names: names of the classes; may be empty.
-      clients: number of clients, or their ids.
+      clients: their ids; by default the first CLIENTS.
 
     Raises:
       UserError: nothing to draw, or a client that does not exist.
     """
     if not histograms:
         raise UserError("labels: name a partition, such as dirichlet:alpha=0.1, or a run.")
-    chosen = list(range(clients)) if isinstance(clients, int) else list(clients)
     panels = []
     for label, counts in histograms.items():
-        shown = [client for client in chosen if client < len(counts)] if isinstance(clients, int) else chosen
-        if not shown or min(shown) < 0 or max(shown) >= len(counts):
+        shown = list(clients or range(min(CLIENTS, len(counts))))
+        if min(shown) < 0 or max(shown) >= len(counts):
             raise UserError(f"labels: '{label}' has the clients 0..{len(counts) - 1}.")
         panels.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
     return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": panels}

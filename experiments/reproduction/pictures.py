@@ -260,7 +260,7 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
             dataset = data.load(config.dataset, data_dir)
             by_partition = labels.of_partitions(dataset, [config.partition], config.num_clients or None, 0)
             histograms[titles[name]] = by_partition[config.partition]
-        return rounded(labels.compute(histograms, **item.options_at(scale)))
+        return rounded(labels.compute(histograms))
     # The item's own seeds that all runs have trained, or any that they have.
     common = set.intersection(*(set(directory.seeds) for directory in directories.values()))
     seeds = [seed for seed in item.seeds_at(scale) if seed in common] or sorted(common)

@@ -132,5 +132,4 @@ LABELS = Analysis(
     kind="labels",
     base=Variation("partitioned", paper=settings.BASE.paper | settings.CIFAR10.paper, trend=settings.CIFAR10.trend),
     runs=tuple(settings.at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
-    options=Fields(clients=10),
 )

@@ -105,7 +105,7 @@ def test_megabytes_until_a_target_are_those_of_the_evaluations(finished):
 def test_label_histograms(tmp_path):
     dataset = data.load("digits")
     counts = labels.of_partitions(dataset, ["iid", "dirichlet:alpha=0"], 20)
-    found = labels.compute(counts, dataset.class_names, 4)
+    found = labels.compute(counts, dataset.class_names, range(4))
     one_class = np.array(found["panels"][1]["histogram"])
     assert one_class.shape == (4, 10) and ((one_class > 0).sum(1) == 1).all()
     assert np.array_equal(np.array(counts["iid"])[:4], found["panels"][0]["histogram"])
