@@ -17,6 +17,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.files import SUMS, parse_json, read_bytes, read_verified, replace_bytes
+from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import FOLDERS, ConfigFile, read_config, verified_summary
 from fedwin.runs.metrics_log import Line, read_lines
 
@@ -25,6 +26,8 @@ Json = dict[str, Any]
 
 SUFFIX = ".tar.xz"
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+# Field of Config -> its default.
+DEFAULTS: Json = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +49,13 @@ class Record:
 
     @property
     def config(self) -> Json:
-        """Fields of Config."""
-        return self.about["config"]
+        """All fields of Config."""
+        return DEFAULTS | self.about["config"]
 
     @property
     def label(self) -> str:
         """Algorithm and wrappers."""
-        return " ".join([self.config["algorithm"], *self.config.get("wrap", [])])
+        return " ".join([self.config["algorithm"], *self.config["wrap"]])
 
     @property
     def name(self) -> str:

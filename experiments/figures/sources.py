@@ -1,6 +1,5 @@
 """Learning curves of runs and packed runs."""
 
-import dataclasses
 import pathlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +8,6 @@ from fedwin.callbacks.scores import main_metric
 from fedwin.errors import UserError
 from fedwin.observers import OBSERVERS, wima_name
 from fedwin.registry.ranges import one_of
-from fedwin.runs.config import Config
 
 from .. import records
 from ..records import Json, Line
@@ -96,10 +94,9 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
         own = [readout for readout in readouts(run.lines) if readout in (wanted or available)]
         # A single read-out is not named in the label.
         named = len(own) > 1 or len(wanted) > 1
-        config = dataclasses.asdict(Config()) | run.config  # a packed run's has no defaults
         for readout in own:
             label = f"{name}: {readout}" if named else name
-            curves.append(Series(label, run.lines, readout, 0, config, run.stopped, run.diverged))
+            curves.append(Series(label, run.lines, readout, 0, run.config, run.stopped, run.diverged))
     return curves
 
 

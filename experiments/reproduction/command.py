@@ -191,7 +191,7 @@ def _trained_again(task: Task, record: Record, seed: int, request: Request) -> R
         for run in lineage(task.run)
     ]
     evaluated = {name: record.config[name] for name in ("eval_every", "final_evals")}
-    tasks[-1] = dataclasses.replace(tasks[-1], reads=set(record.config.get("observe", [])), **evaluated)
+    tasks[-1] = dataclasses.replace(tasks[-1], reads=set(record.config["observe"]), **evaluated)
     directories = run_directories(tasks, request.out_dir / "verify" / request.scale, request.scale)
     if refused := work(directories, data_dir=request.data_dir, scale=request.scale):
         raise UserError(f"verify: {next(iter(refused.values()))}")

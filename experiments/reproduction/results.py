@@ -12,14 +12,14 @@ import numpy as np
 
 from fedwin import data
 from fedwin.errors import UserError
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 
 from .. import records
 from ..figures.sources import readout_name
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
-from ..records import Json, Record
+from ..records import DEFAULTS, Json, Record
 
 # The project's stored results.
 RESULTS = pathlib.Path(__file__).parent.parent / "results"
@@ -85,7 +85,7 @@ def covers(config: Json, required: Json) -> bool:
     """Whether a run has all read-outs of another one, and is evaluated at least as often."""
     dense = required["eval_every"] % config["eval_every"] == 0
     dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= required["final_evals"])
-    return dense and set(required.get("observe", [])) <= set(config.get("observe", []))
+    return dense and set(required["observe"]) <= set(config["observe"])
 
 
 def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
@@ -102,7 +102,7 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
         there = records.read(path).config
         if covers(there, trained.config) or not covers(trained.config, there):
             return False
-    source = provenance(trained.config["dataset"], trained.config.get("data_dir", ""))
+    source = provenance(trained.config["dataset"], trained.config["data_dir"])
     if source["subset"] and folder.name == "paper":
         raise UserError(
             f"{run.key} is not stored: --scale=paper needs the complete data set, and {trained.config['dataset']} has "
@@ -149,10 +149,9 @@ def machine() -> str:
 
 def portable(config: Json, parent_key: str) -> Json:
     """Returns the fields that differ from the defaults; a parent's directory is replaced by its run's key."""
-    defaults = {field: default_of(definition) for field, definition in Config.__dataclass_fields__.items()}
     # A module has a name everywhere, a file a path on this machine.
-    config = config | {"imports": [text for text in config.get("imports", ()) if not text.endswith(".py")]}
-    stored = {name: value for name, value in config.items() if name not in NOT_STORED and value != defaults.get(name)}
+    config = config | {"imports": [text for text in config["imports"] if not text.endswith(".py")]}
+    stored = {name: value for name, value in config.items() if name not in NOT_STORED and value != DEFAULTS.get(name)}
     for name in ("fork_from", "init_from"):
         if stored.get(name):
             stored[name] = f"{parent_key}@{stored[name].rpartition('@')[2]}"

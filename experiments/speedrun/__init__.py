@@ -23,7 +23,7 @@ from fedwin.errors import UserError, escape
 from fedwin.files import parse_json, read_bytes, replace_text
 from fedwin.registry.ranges import one_of
 from fedwin.runs import config as options
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config
 
 from .. import records
 from ..cli import config_flags, flag_errors, subcommand, unused
@@ -100,7 +100,7 @@ def config_of(path: pathlib.Path) -> Config:
     config = config_flags.config_from_flags(known)
     config.check()
     for name in sorted(FIXED):
-        value = TASK.get(name, default_of(Config.__dataclass_fields__[name]))
+        value = TASK.get(name, records.DEFAULTS[name])
         if getattr(config, name) != value:
             raise UserError(f"{path}: {name}={getattr(config, name)} changes the task, which has {value!r}.")
     return config
@@ -117,7 +117,7 @@ def runs_of(folder: pathlib.Path) -> dict[pathlib.Path, Record]:
     config = config_of(folder / FLAGS)
     for path, record in found.items():
         for field in dataclasses.fields(Config):
-            trained, wanted = record.config.get(field.name, default_of(field)), getattr(config, field.name)
+            trained, wanted = record.config[field.name], getattr(config, field.name)
             free = field.metadata["operational"] or field.name in {*EVALUATION, *EXECUTION} - FIXED
             if trained != wanted and not free:
                 raise UserError(f"{path} was trained with {field.name}={trained}, not {wanted}, as {FLAGS} says.")

@@ -21,8 +21,9 @@ from fedwin.runs.config import Config
 
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
+from ..records import DEFAULTS
 from .groups import Group
-from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, plain
+from .runs import NUMBERS, PATHS, ViewedRun, plain
 
 FOLDER = pathlib.Path(__file__).parent
 # Name by which the page calls Vega-Embed.

@@ -14,16 +14,15 @@ from fedwin.callbacks.scores import is_lower, is_share
 from fedwin.errors import UserError
 from fedwin.registry.choices import parse
 from fedwin.runs.client_evaluations import client_table
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config
 
 from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources
-from ..records import Record, run_directories
+from ..records import DEFAULTS, Record, run_directories
 from ..reproduction.results import ALWAYS, rounded
 from ..tables import comparison
 
-DEFAULTS = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
 # Fields whose texts name files, and are not choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
 # Bins of a histogram of clients.
@@ -138,7 +137,7 @@ def _grid(path: pathlib.Path, fingerprint: str) -> list[str]:
 
 def of_record(record: Record, name: str, command: str = "", most: int = MOST) -> ViewedRun:
     """Returns a run from its evaluations."""
-    lines, config = record.lines, record.config
+    lines, config = record.lines, record.about["config"]
     pairs = dict.fromkeys((r, metric) for r in sources.readouts(lines) for line in lines for metric in line.get(r, ()))
     shown = [curve for pair in pairs if (curve := _curve(record, *pair, most)) is not None]
     folder = str(pathlib.PurePath(name).parent)
@@ -200,8 +199,7 @@ def _final(record: Record, readout: str, metric: str) -> tuple[float | None, flo
     if record.summary is not None and "over_seeds" in record.summary:
         known = record.summary["over_seeds"].get(readout, {}).get(metric, {})
         return known.get("mean"), known.get("std")
-    config = DEFAULTS | record.config
-    total, last = config["num_rounds"], max(config["final_evals"], 1)
+    total, last = record.config["num_rounds"], max(record.config["final_evals"], 1)
     means = []
     for seed in sorted({*record.seeds} - record.diverged.keys()):
         own = [line for line in record.lines if line["seed"] == seed]
@@ -237,13 +235,13 @@ def _facts(record: Record, name: str) -> dict[str, str]:
 
 
 def _numbers(record: Record) -> Fields:
-    config, lines = DEFAULTS | record.config, record.lines
+    lines = record.lines
     newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
     simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     numbers = {
         "round": min(newest.values(), default=0),
-        "num_rounds": config["num_rounds"],
+        "num_rounds": record.config["num_rounds"],
         "MB": comparison.megabytes(lines, newest) if counted else None,
         "seconds": sum(map(float, record.seconds.values())) if record.seconds else None,
         "simulated_seconds": max(simulated, default=None),
