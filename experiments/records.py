@@ -25,6 +25,8 @@ from fedwin.runs.metrics_log import Line, read_lines
 Json = dict[str, Any]
 
 SUFFIX = ".tar.xz"
+# Name of the trained model in metrics.jsonl, next to those of the read-outs.
+MODEL = "model"
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 # Field of Config -> its default.
 DEFAULTS: Json = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}

@@ -25,9 +25,8 @@ from fedwin.runs.config import Config, default_of
 
 from . import launching
 from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
-from .records import run_directories
+from .records import MODEL, run_directories
 from .tables import formats, grid, search, sweeps
-from .tables.comparison import PLAIN
 from .tables.sweeps import METRICS, Sweep
 
 MAX_RUNS = 200
@@ -47,7 +46,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("search", "grid", search)
     select = f"Metric that ranks the runs ({', '.join(METRICS)}); empty: accuracy or r2, with --val_fraction val_."
     flags.DEFINE_string("select", "", select)
-    flags.DEFINE_string("readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.")
+    flags.DEFINE_string("readout", MODEL, "Read-out whose metric decides: model, or one such as wima50.")
     flags.DEFINE_integer("max_runs", MAX_RUNS, "Maximum number of runs of a grid; more are an error.", lower_bound=1)
     of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define()]
     return {"the grid": of_grid, **groups}

@@ -19,14 +19,12 @@ from .. import records
 from ..figures.sources import readout_name
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
-from ..records import DEFAULTS, Json, Record
+from ..records import DEFAULTS, MODEL, Json, Record
 
 # The project's stored results.
 RESULTS = pathlib.Path(__file__).parent.parent / "results"
 # Results are stored in a checkout; an installed package has a copy of them, and is never written to.
 IN_CHECKOUT = (RESULTS.parent.parent / "setup.py").is_file()
-# Name of the trained model in metrics.jsonl, next to those of the read-outs.
-MODEL = "model"
 # Digits of accuracies and losses that are stored.
 DIGITS = 5
 # What a stored record takes from config.json.

@@ -16,11 +16,11 @@ from ..papers.items import Cell, Item
 from ..papers.measures import NATS, SHARE
 from ..papers.remarks import explanations
 from ..papers.trajectories import Run
-from ..records import Json
+from ..records import MODEL, Json
 from ..tables import formats
 from . import verdicts
 from .numbers import AGREES, NEAR, Position, Value
-from .results import MODEL, Results, portable
+from .results import Results, portable
 from .runs import all_tasks, held_out_accuracies, lineage
 
 # Decimals of numbers with these units; others have two. Those of tables with paired differences.

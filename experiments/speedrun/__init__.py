@@ -226,7 +226,7 @@ def main(argv: list[str]) -> None:
         raise UserError("`fedwin speedrun` prints the records, `fedwin speedrun check FOLDER` checks an entry.")
     folder, entries = pathlib.Path(argv[2]), stored()
     before = entries.pop(folder.resolve().name, {}) if folder.resolve().parent == FOLDER.resolve() else {}
-    entry = statistics(folder, values.readout or before.get("readout", results.MODEL))
+    entry = statistics(folder, values.readout or before.get("readout", records.MODEL))
     verdicts = judged(entry, entries)
     print(report(entry, verdicts))
     if values.keep:

@@ -13,6 +13,7 @@ from fedwin.runs.metrics_log import read_lines
 
 from ..cli import command_line
 from ..figures import style
+from ..records import MODEL
 from . import formats
 
 # Methods that agree in these fields see the same clients, examples and test set: their seeds form pairs.
@@ -21,8 +22,6 @@ SAME_DATA = (
     "client_shift", "drift",
 )  # fmt: skip
 MEGABYTE = 1e6
-# The read-out of the plain model.
-PLAIN = "model"
 HEAD = (
     "method", "read-out", "accuracy (%)", "final (%)", "difference (points)", "95 % CI", "seeds",
     "MB sent", "test loss", "rounds/s", "command", "fingerprint",
@@ -110,11 +109,11 @@ def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[Compari
     """Returns the rows of finished runs."""
     rows, first, metric = [], references(configs), scores.main_metric_of(summaries)
     for method, summary in summaries.items():
-        reference = by_seed(summaries[first[method]], PLAIN, metric)
+        reference = by_seed(summaries[first[method]], MODEL, metric)
         megabytes = megabytes_of(configs[method], summary)
         for readout in summary["over_seeds"]:
             score = by_seed(summary, readout, metric)
-            is_reference = (method, readout) == (first[method], PLAIN)
+            is_reference = (method, readout) == (first[method], MODEL)
             difference = None if is_reference else paired_interval(score, reference)
             shared = (difference, first[method], summary, configs[method], megabytes)
             rows.append(ComparisonRow(method, readout, metric, mean_interval(score), *shared))

@@ -20,14 +20,15 @@ from fedwin.runs.prepare import prepare
 from fedwin.runs.run import check_unchanged, readout_names
 
 from ..cli import command_line, config_flags
+from ..records import MODEL
 from . import formats, grid, sweep_picture
-from .comparison import PLAIN, by_seed, megabytes_of
+from .comparison import by_seed, megabytes_of
 
 # Seconds between two checks of runs that other processes have locked.
 PAUSE = 2.0
 
 
-def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool = True) -> None:
+def check_runs(configs: Mapping[str, Config], readout: str = MODEL, here: bool = True) -> None:
     """Checks all runs before the first one starts, of those that have finished the data; locked ones have been checked.
 
     Args:
@@ -42,7 +43,7 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN, here: bool =
                 (fedwin.check if here else prepare)(config)
             else:
                 check_unchanged(prepare(config), pathlib.Path(config.out_dir))
-            if readout != PLAIN:
+            if readout != MODEL:
                 one_of("readout", readout, readout_names(config))
         except InUse:
             continue
@@ -91,7 +92,7 @@ def run_all(configs: Mapping[str, Config]) -> dict[str, Summary]:
     return {label: done[label] for label in configs}
 
 
-def score(summary: Summary, select: str, readout: str = PLAIN) -> Interval:
+def score(summary: Summary, select: str, readout: str = MODEL) -> Interval:
     """Returns the interval over seeds of the metric that a run is ranked by; raises UserError if it has none."""
     check_metric(summary["over_seeds"], readout, select)
     return mean_interval(by_seed(summary, readout, select))
@@ -104,7 +105,7 @@ def check_metric(read_outs: Mapping[str, Any], readout: str, select: str) -> Non
         raise UserError(f"select={select}: there is no {readout} {select}; available: {available}.")
 
 
-def ranks(summaries: Summaries, select: str, readout: str = PLAIN) -> dict[str, int]:
+def ranks(summaries: Summaries, select: str, readout: str = MODEL) -> dict[str, int]:
     """Returns label -> rank from best to worst, without runs all of whose seeds diverged; ties share a rank.
 
     A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
@@ -139,7 +140,7 @@ class Sweep:
     configs: dict[str, Config]
     summaries: dict[str, Summary]
     select: str
-    readout: str = PLAIN
+    readout: str = MODEL
     trials: dict[str, Any] = dataclasses.field(default_factory=dict)
     pruned: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -162,7 +163,7 @@ class Sweep:
     def scale(self) -> sweep_picture.Scale:
         """How the metric that selects the best run is written."""
         examples = "held-out" if self.select.startswith("val_") else "test"
-        of_readout = "" if self.readout == PLAIN else f" of {self.readout}"
+        of_readout = "" if self.readout == MODEL else f" of {self.readout}"
         of_classes = any("accuracy" in s["over_seeds"].get(self.readout, ()) for s in self.summaries.values())
         unit = " (%)" if scores.is_share(self.select) else " (nats)" if of_classes else ""
         name = f"{examples} {scores.title_of(self.select.removeprefix('val_'))}{of_readout}{unit}"

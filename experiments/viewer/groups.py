@@ -12,10 +12,10 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.scales import SCALES
 from ..papers.trajectories import Run
-from ..records import Record
+from ..records import MODEL, Record
 from ..reproduction import tables
 from ..reproduction.numbers import Value, values
-from ..reproduction.results import MODEL, Results, stored
+from ..reproduction.results import Results, stored
 from ..reproduction.verdicts import verdicts
 from . import runs
 from .runs import ViewedRun
