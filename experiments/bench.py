@@ -44,6 +44,7 @@ from .compare import parse_method
 from .tools import operations, timer
 from .tools.peers.cases import CASES, OWN, PEERS, PUBLISHED, SIDE, Case, scaled
 
+FLAGS = flags.FLAGS
 FOLDER = pathlib.Path(__file__).parent / "tools" / "peers"
 # Maximum bytes of a case's examples; every contestant holds several copies.
 MOST_BYTES = 16 << 30
@@ -91,18 +92,18 @@ def define_flags() -> dict[str, list[str]]:
 
 def chosen(name: str, available: Iterable[str]) -> list[str]:
     """Returns the values of a list flag, which must be in `available`."""
-    values = [value for value in flags.FLAGS[name].value or () if value]
+    values = [value for value in FLAGS[name].value or () if value]
     for value in values:
         ranges.one_of(name, value, available)
     return values
 
 
-def chosen_cases(options) -> list[Case]:
+def chosen_cases() -> list[Case]:
     """Returns the cases of --cases with the cohorts of --cohort and --quick; raises UserError for an unusable one."""
-    names = chosen("cases", (*CASES, *GROUPS)) or (ACCELERATOR if options.device == "gpu" else OWN)
+    names = chosen("cases", (*CASES, *GROUPS)) or (ACCELERATOR if FLAGS.device == "gpu" else OWN)
     names = list(dict.fromkeys(each for name in names for each in GROUPS.get(name, [name])))
-    cases = {name: scaled(CASES[name], TINY) if options.quick else CASES[name] for name in names}
-    for text in options.cohort:
+    cases = {name: scaled(CASES[name], TINY) if FLAGS.quick else CASES[name] for name in names}
+    for text in FLAGS.cohort:
         name, _, size = text.partition("=")
         if name in CASES and name not in cases:
             raise UserError(f"cohort={text} has no effect: {name} is not measured; add it to --cases, or omit it.")
@@ -119,44 +120,44 @@ def chosen_cases(options) -> list[Case]:
     return list(cases.values())
 
 
-def peers_of(case: Case, options) -> list[str]:
+def peers_of(case: Case) -> list[str]:
     """Returns the contestants of --peers that can train a case on the device."""
-    cpu_alone = ("pfl", "flower", "fluke") if options.device == "gpu" else ()
+    cpu_alone = ("pfl", "flower", "fluke") if FLAGS.device == "gpu" else ()
     return [name for name in chosen("peers", PEERS) if name in case.peers and name not in cpu_alone]
 
 
-def check(options, cases: Iterable[Case]) -> None:
+def check(cases: Iterable[Case]) -> None:
     """Raises UserError for a number out of range, an idle contestant, a missing interpreter or GPU, or a bad --json."""
-    if options.quick or for_accelerators(options):
-        reason = "with --quick" if options.quick else "with --cases=accelerator"
+    if FLAGS.quick or for_accelerators():
+        reason = "with --quick" if FLAGS.quick else "with --cases=accelerator"
         unused.refuse(["turns", "turn_seconds", "case_seconds"], f"{reason}, which has its own")
-    ranges.check_values("bench", ranges.Range(1, 100_000), turns=options.turns)
-    ranges.check_values("bench", ranges.Positive, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
-    measured = {name for case in cases for name in peers_of(case, options)}
-    if flags.FLAGS["peers"].present and (idle := [name for name in chosen("peers", PEERS) if name not in measured]):
-        raise UserError(f"peers={idle[0]} has no effect: it trains none of the cases on a {options.device}; omit it.")
-    if measured - {"fedjax"} and not shutil.which(options.python_torch or sys.executable):
+    ranges.check_values("bench", ranges.Range(1, 100_000), turns=FLAGS.turns)
+    ranges.check_values("bench", ranges.Positive, turn_seconds=FLAGS.turn_seconds, case_seconds=FLAGS.case_seconds)
+    measured = {name for case in cases for name in peers_of(case)}
+    if FLAGS["peers"].present and (idle := [name for name in chosen("peers", PEERS) if name not in measured]):
+        raise UserError(f"peers={idle[0]} has no effect: it trains none of the cases on a {FLAGS.device}; omit it.")
+    if measured - {"fedjax"} and not shutil.which(FLAGS.python_torch or sys.executable):
         raise UserError(
-            f"python_torch={options.python_torch}: no such program; name the interpreter that has torch, pfl "
+            f"python_torch={FLAGS.python_torch}: no such program; name the interpreter that has torch, pfl "
             f"and flwr, or omit them, --peers=fedjax."
         )
-    if options.device == "gpu":
+    if FLAGS.device == "gpu":
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the contestants need the memory
         try:
             jax.devices("gpu")
         except RuntimeError as error:
             raise UserError("device=gpu: jax sees no GPU here; omit the flag (experiments/guide/gpus.md).") from error
-    path = pathlib.Path(options.json)
-    if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+    path = pathlib.Path(FLAGS.json)
+    if FLAGS.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
         raise UserError(f"json={path} can't be written; name a file in a folder that you can write to.")
 
 
-def for_accelerators(options) -> bool:
+def for_accelerators() -> bool:
     """Whether the cases are those of --cases=accelerator."""
-    return "accelerator" in options.cases if options.cases else options.device == "gpu"
+    return "accelerator" in FLAGS.cases if FLAGS.cases else FLAGS.device == "gpu"
 
 
-def config_of(case: Case, options) -> Config:
+def config_of(case: Case) -> Config:
     """Returns the Config that trains a case."""
     return Config(
         algorithm=case.algorithm,
@@ -172,19 +173,19 @@ def config_of(case: Case, options) -> Config:
         num_rounds=10**6,
         final_evals=1,
         checkpoint_every=0,
-        precision=options.precision,
-        imports=list(options["import"].value or ()),
+        precision=FLAGS.precision,
+        imports=list(FLAGS["import"].value or ()),
     )
 
 
-def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant]:
+def contestants(case: Case) -> list[timer.Contestant]:
     """Returns every way to train a case; fedwin's default comes first."""
     sent = dataclasses.asdict(dataclasses.replace(case, published=None))
-    device = "cuda" if options.device == "gpu" else "cpu"
-    request = {"case": sent, "device": device, "precision": options.precision}
+    device = "cuda" if FLAGS.device == "gpu" else "cpu"
+    request = {"case": sent, "device": device, "precision": FLAGS.precision}
     paths = [str(pathlib.Path(fedwin.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {"PYTHONPATH": os.pathsep.join(paths)}
-    variables |= {"JAX_PLATFORMS": "cpu"} if options.device == "cpu" else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    variables |= {"JAX_PLATFORMS": "cpu"} if FLAGS.device == "cpu" else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if cache := jax.config.values["jax_compilation_cache_dir"]:
         variables["JAX_COMPILATION_CACHE_DIR"] = cache
 
@@ -192,15 +193,15 @@ def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant
         command = [sys.executable, str(FOLDER / "fedwin_peer.py")]
         return timer.Contestant(label, command, request | {"config": dataclasses.asdict(config)}, variables)
 
-    base = config_of(case, options)
-    texts = [f"{case.algorithm} {text}" for text in VARIANTS if for_accelerators(options)] + options.methods
+    base = config_of(case)
+    texts = [f"{case.algorithm} {text}" for text in VARIANTS if for_accelerators()] + FLAGS.methods
     found = [
         own(FEDWIN, base),
         timer.Contestant(PRODUCT, [sys.executable, str(FOLDER / "product_peer.py")], request, variables),
     ]
     found += [own(f"{FEDWIN} {text}", parse_method(text, base)) for text in dict.fromkeys(texts)]
-    for name in peers_of(case, options):
-        python, more = (sys.executable, variables) if name == "fedjax" else (python_torch, {})
+    for name in peers_of(case):
+        python, more = (sys.executable, variables) if name == "fedjax" else (FLAGS.python_torch or sys.executable, {})
         command = [python, str(FOLDER / f"{name}_peer.py")]
         found.append(timer.Contestant(name, command, request, more))
         if name == "torch" and len(case.shape) == 3:
@@ -223,11 +224,11 @@ def with_file(case: Case, folder: pathlib.Path) -> Case:
     return dataclasses.replace(case, file=str(path))
 
 
-def measure(case: Case, options, python_torch: str, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
+def measure(case: Case, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
     """Times a case; returns a record per contestant; raises UserError if fedwin itself could not train it."""
     say(f"{case.name}: {case}")
     with tempfile.TemporaryDirectory() as folder:
-        runners = contestants(with_file(case, pathlib.Path(folder)), options, python_torch)
+        runners = contestants(with_file(case, pathlib.Path(folder)))
         timings, failed = timer.take_turns(runners, effort, say)
     if FEDWIN not in timings:
         raise UserError(f"case {case.name}: fedwin itself could not run it ({failed[FEDWIN]}).")
@@ -252,23 +253,21 @@ def records_of(case: Case, runners: list[timer.Contestant], timings: dict[str, t
 
 def main(argv: list[str]) -> None:
     """Measures, prints the tables and writes the records to --json."""
-    options, started = flags.FLAGS, time.monotonic()
-    cases = chosen_cases(options)
-    check(options, cases)
-    for text in options.methods:
+    started, cases = time.monotonic(), chosen_cases()
+    check(cases)
+    for text in FLAGS.methods:
         ALGORITHMS.check(parse_method(text, Config()).algorithm)
     say = lambda line: print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)
-    python_torch = options.python_torch or sys.executable
-    effort = timer.Effort(options.turns, options.turn_seconds, options.case_seconds)
-    effort = TINY_EFFORT if options.quick else ACCELERATOR_EFFORT if for_accelerators(options) else effort
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.device}, {options.precision}"
+    effort = timer.Effort(FLAGS.turns, FLAGS.turn_seconds, FLAGS.case_seconds)
+    effort = TINY_EFFORT if FLAGS.quick else ACCELERATOR_EFFORT if for_accelerators() else effort
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {FLAGS.device}, {FLAGS.precision}"
     report: Record = {"machine": machine, "load_before": os.getloadavg(), "records": []}
     try:
         for case in cases:
-            report["records"] += measure(case, options, python_torch, effort, say)
+            report["records"] += measure(case, effort, say)
             report["load_after"] = os.getloadavg()
-            if options.json:
-                pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+            if FLAGS.json:
+                pathlib.Path(FLAGS.json).write_text(json.dumps(report, indent=1) + "\n")
     finally:  # an interrupted benchmark leaves its records, too
         if report["records"]:
             print(report_text(report))

@@ -54,7 +54,7 @@ def test_contestants_have_the_users_packages(monkeypatch):
         bench.define_flags()
         subcommand.define_import()
         flags.FLAGS(["bench", "--peers=fedjax"])
-        runners = bench.contestants(cases.CASES["digits"], flags.FLAGS, sys.executable)
+        runners = bench.contestants(cases.CASES["digits"])
     assert len(runners) == 3 and all(each.variables["PYTHONPATH"].endswith(":own:more") for each in runners)
 
 
