@@ -13,6 +13,7 @@ import os
 import pathlib
 import tarfile
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from fedwin.errors import UserError
@@ -119,6 +120,15 @@ def read(path: str | pathlib.Path) -> Record:
             return Record(parsed(CONFIG), read_lines(pathlib.Path(folder, METRICS)), summary)
     except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it.") from error
+
+
+def megabytes(lines: Iterable[Line]) -> dict[int, float]:
+    """Returns seed -> megabytes that clients received and sent in all of its rounds."""
+    found: dict[int, float] = {}
+    for line in lines:
+        sent = (line["bytes_down"] + line["bytes_up"]) / 1e6
+        found[line["seed"]] = max(found.get(line["seed"], 0.0), sent)
+    return found
 
 
 def config_of(directory: str | pathlib.Path) -> Json:

@@ -11,6 +11,7 @@ from fedwin.callbacks.scores import number
 from fedwin.registry.choices import parse
 from fedwin.runs.config import Config
 
+from .. import records
 from ..cli import command_line
 from ..papers.items import Cell, Item
 from ..papers.measures import NATS, SHARE
@@ -28,7 +29,6 @@ DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
 PAIRED_DIGITS = {NATS: 3}
 # Agreement with the printed number -> Markdown around ours.
 MARKS = {AGREES: "**", NEAR: "*"}
-MEGABYTE = 1e6
 # Stands for a fact that a stored result lacks.
 UNRECORDED = "not recorded"
 # Data sets that need no files; synthetic ones neither.
@@ -267,12 +267,8 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
 
 def megabytes(results: Results, value: Value) -> float | None:
     """Returns the traffic of all clients of a run, down and up, in megabytes: that of the seed with the most."""
-    ends = [
-        max(line["bytes_down"] + line["bytes_up"] for line in record.lines if line["seed"] == seed)
-        for record in results.records(value.run)
-        for seed in record.seeds
-    ]
-    return max(ends) / MEGABYTE if ends else None
+    sent = (records.megabytes(record.lines).values() for record in results.records(value.run))
+    return max(itertools.chain(*sent), default=None)
 
 
 def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval, Interval | None]]:

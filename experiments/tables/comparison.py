@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedwin.analysis import Interval, mean_interval, paired_interval
@@ -13,7 +13,7 @@ from fedwin.runs.metrics_log import read_lines
 
 from ..cli import command_line
 from ..figures import style
-from ..records import MODEL
+from ..records import MODEL, megabytes
 from . import formats
 
 # Methods that agree in these fields see the same clients, examples and test set: their seeds form pairs.
@@ -21,7 +21,6 @@ SAME_DATA = (
     "dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples", "imbalance",
     "client_shift", "drift",
 )  # fmt: skip
-MEGABYTE = 1e6
 HEAD = (
     "method", "read-out", "accuracy (%)", "final (%)", "difference (points)", "95 % CI", "seeds",
     "MB sent", "test loss", "rounds/s", "command", "fingerprint",
@@ -90,19 +89,10 @@ def by_seed(summary: Summary, readout: str, metric: str) -> dict[int, float | No
     }
 
 
-def megabytes(lines: Iterable[dict[str, Any]], seeds: Iterable[int]) -> float | None:
-    """Returns the traffic of a seed in MB, of all rounds and clients and in both directions; the mean over seeds."""
-    sent = dict.fromkeys(seeds, 0.0)
-    for line in lines:
-        if line["seed"] in sent:
-            sent[line["seed"]] = max(sent[line["seed"]], line["bytes_down"] + line["bytes_up"])
-    return scores.mean_of(total / MEGABYTE for total in sent.values())
-
-
 def megabytes_of(config: Config, summary: Summary) -> float | None:
-    """Returns the traffic in MB of a run's seeds that did not diverge; raises UserError for altered evaluations."""
-    converged = [seed for seed, entry in summary["seeds"].items() if entry["last"] is not None]
-    return megabytes(read_lines(os.path.join(config.out_dir, "metrics.jsonl")), converged)
+    """Returns the mean traffic in MB of the seeds that did not diverge; raises UserError for altered evaluations."""
+    sent = megabytes(read_lines(os.path.join(config.out_dir, "metrics.jsonl")))
+    return scores.mean_of(sent.get(seed, 0.0) for seed, entry in summary["seeds"].items() if entry["last"] is not None)
 
 
 def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[ComparisonRow]:
@@ -110,12 +100,12 @@ def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[Compari
     rows, first, metric = [], references(configs), scores.main_metric_of(summaries)
     for method, summary in summaries.items():
         reference = by_seed(summaries[first[method]], MODEL, metric)
-        megabytes = megabytes_of(configs[method], summary)
+        sent = megabytes_of(configs[method], summary)
         for readout in summary["over_seeds"]:
             score = by_seed(summary, readout, metric)
             is_reference = (method, readout) == (first[method], MODEL)
             difference = None if is_reference else paired_interval(score, reference)
-            shared = (difference, first[method], summary, configs[method], megabytes)
+            shared = (difference, first[method], summary, configs[method], sent)
             rows.append(ComparisonRow(method, readout, metric, mean_interval(score), *shared))
     return rows
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.callbacks.scores import is_lower, is_share
+from fedwin.callbacks.scores import is_lower, is_share, mean_of
 from fedwin.errors import UserError
 from fedwin.registry.choices import parse
 from fedwin.runs.client_evaluations import client_table
@@ -21,7 +21,6 @@ from ..cli import command_line
 from ..figures import clients, curves, sources
 from ..records import DEFAULTS, Record, run_directories
 from ..reproduction.results import ALWAYS, rounded
-from ..tables import comparison
 
 # Fields whose texts name files, and are not choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
@@ -238,11 +237,12 @@ def _numbers(record: Record) -> Fields:
     lines = record.lines
     newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
+    sent = records.megabytes(lines) if counted else {}
     simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     numbers = {
         "round": min(newest.values(), default=0),
         "num_rounds": record.config["num_rounds"],
-        "MB": comparison.megabytes(lines, newest) if counted else None,
+        "MB": mean_of(sent[seed] for seed in sorted(sent)),
         "seconds": sum(map(float, record.seconds.values())) if record.seconds else None,
         "simulated_seconds": max(simulated, default=None),
     }
