@@ -1,6 +1,7 @@
 """Sweeps: runs the points of a grid, ranks them, and writes sweep.csv, sweep.md and sweep.png."""
 
 import dataclasses
+import functools
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -149,15 +150,21 @@ class Sweep:
         """Label -> summary of the runs that were not pruned."""
         return {label: summary for label, summary in self.summaries.items() if label not in self.pruned}
 
-    @property
+    @functools.cached_property
     def intervals(self) -> dict[str, Interval]:
         """Label -> the metric that its run is ranked by."""
         return {label: score(summary, self.select, self.readout) for label, summary in self.summaries.items()}
 
-    @property
+    @functools.cached_property
     def ranked(self) -> dict[str, int]:
         """Label -> rank from best to worst, without pruned runs and those all of whose seeds diverged."""
         return ranks(self.complete, self.select, self.readout)
+
+    @functools.cached_property
+    def metrics(self) -> list[str]:
+        """Columns of the tables: the metric that decides, then those of METRICS that every run has."""
+        common = set.intersection(*(set(s["over_seeds"].get(self.readout, {})) for s in self.summaries.values()))
+        return [self.select, *(name for name in METRICS if name in common and name != self.select)]
 
     @property
     def scale(self) -> sweep_picture.Scale:
@@ -175,7 +182,7 @@ def best_lines(sweep: Sweep) -> list[str]:
     if not sweep.ranked:
         return [f"Every run {'was pruned or ' if sweep.pruned else ''}diverged: there is no best run."]
     (label, *others), scale = sweep.ranked, sweep.scale
-    interval = score(sweep.summaries[label], sweep.select, sweep.readout)
+    interval = sweep.intervals[label]
     extreme = "lowest" if scale.smaller else "highest"
     number = formats.mean_and_half_width(interval, scale.factor, scale.digits)
     if formats.shown(interval).half_width is not None:
@@ -189,12 +196,6 @@ def best_lines(sweep: Sweep) -> list[str]:
     ]
 
 
-def _metrics(sweep: Sweep) -> list[str]:
-    """Returns the columns of the tables: the metric that decides, then those of METRICS that every run has."""
-    common = set.intersection(*(set(s["over_seeds"].get(sweep.readout, {})) for s in sweep.summaries.values()))
-    return [sweep.select, *(name for name in METRICS if name in common and name != sweep.select)]
-
-
 def write(folder: pathlib.Path, sweep: Sweep, form: str = "png") -> None:
     """Writes sweep.csv, sweep.md and sweep.png to an existing folder."""
     _write_csv(folder / "sweep.csv", sweep)
@@ -204,20 +205,19 @@ def write(folder: pathlib.Path, sweep: Sweep, form: str = "png") -> None:
 
 
 def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
-    ranked, metrics = sweep.ranked, _metrics(sweep)
     rows = []
     for label, point in sweep.points.items():
         summary, config = sweep.summaries[label], sweep.configs[label]
-        row: dict[str, Any] = {"rank": ranked.get(label), "winner": int(label == next(iter(ranked), None))}
+        row: dict[str, Any] = {"rank": sweep.ranked.get(label), "winner": int(label == next(iter(sweep.ranked), None))}
         row |= {config_flags.flag_of(field): grid.format_value(value) for field, value in point.items()}
         row["readout"] = sweep.readout
-        for name in metrics:
+        for name in sweep.metrics:
             interval = score(summary, name, sweep.readout)
             row[name], row[f"{name}_half_width_95"] = interval.mean, formats.shown(interval).half_width
             row[f"{name}_final"] = scores.final(summary, sweep.readout, name)
         if sweep.pruned:
             row["pruned_in_round"] = sweep.pruned.get(label)
-        decisive = score(summary, sweep.select, sweep.readout)
+        decisive = sweep.intervals[label]
         row |= {"seeds": decisive.seeds, "of_seeds": decisive.of_seeds, "last_rounds": summary["last_rounds"]}
         row |= {"of_rounds": summary["num_rounds"], "evaluations": scores.evaluations(summary)}
         row["megabytes_sent"] = megabytes_of(config, summary)
@@ -230,18 +230,18 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
 def _cells(sweep: Sweep, label: str) -> list[str]:
     """Returns the cells of a run: the deciding metric with its final value, the other metrics, the number of seeds."""
     summary, cells = sweep.summaries[label], []
-    for name in _metrics(sweep):
+    for name in sweep.metrics:
         factor, digits = scores.scale_of(name)
         cells.append(formats.mean_and_half_width(score(summary, name, sweep.readout), factor, digits))
         if name == sweep.select:
             last = scores.final(summary, sweep.readout, name)
             cells.append(scores.number(None if last is None else factor * last, digits))
-    seeds = formats.seed_count(score(summary, sweep.select, sweep.readout))
+    seeds = formats.seed_count(sweep.intervals[label])
     return [*cells, *([str(sweep.pruned.get(label, scores.NOTHING))] if sweep.pruned else []), seeds]
 
 
 def _head(sweep: Sweep) -> list[str]:
-    unit = {name: " (%)" if scores.is_share(name) else "" for name in _metrics(sweep)}
+    unit = {name: " (%)" if scores.is_share(name) else "" for name in sweep.metrics}
     plus = f" +- {formats.CI}" if formats.has_intervals(sweep.intervals.values()) else ""
     first, *others = (f"{scores.title_of(name)}{unit[name]}{plus}" for name in unit)
     pruned = ["pruned in round"] if sweep.pruned else []
