@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import jax
 import numpy as np
@@ -41,6 +40,7 @@ from fedwin.runs.config import Config
 
 from .cli import requirements, subcommand, unused
 from .compare import parse_method
+from .records import Json
 from .tools import operations, timer
 from .tools.peers.cases import CASES, OWN, PEERS, PUBLISHED, SIDE, Case, scaled
 
@@ -62,7 +62,6 @@ GROUPS = {"published": PUBLISHED, "accelerator": ACCELERATOR}
 UNEQUAL = (60_000, 784)
 # Characters of a line of the report.
 TABLE_WIDTH = 200
-Record = dict[str, Any]
 
 
 def define_flags() -> dict[str, list[str]]:
@@ -224,7 +223,7 @@ def with_file(case: Case, folder: pathlib.Path) -> Case:
     return dataclasses.replace(case, file=str(path))
 
 
-def measure(case: Case, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
+def measure(case: Case, effort: timer.Effort, say: Callable[[str], None]) -> list[Json]:
     """Times a case; returns a record per contestant; raises UserError if fedwin itself could not train it."""
     say(f"{case.name}: {case}")
     with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +235,7 @@ def measure(case: Case, effort: timer.Effort, say: Callable[[str], None]) -> lis
     return records + [{"case": case.name, "cohort": str(case), "who": who, "absent": failed[who]} for who in failed]
 
 
-def records_of(case: Case, runners: list[timer.Contestant], timings: dict[str, timer.Timing]) -> list[Record]:
+def records_of(case: Case, runners: list[timer.Contestant], timings: dict[str, timer.Timing]) -> list[Json]:
     """Returns a record per contestant that ended its turns, with operations of a round and share of the peak."""
     work, records = operations.of_round(case), []
     for label, request in ((runner.label, runner.request) for runner in runners if runner.label in timings):
@@ -261,7 +260,7 @@ def main(argv: list[str]) -> None:
     effort = timer.Effort(FLAGS.turns, FLAGS.turn_seconds, FLAGS.case_seconds)
     effort = TINY_EFFORT if FLAGS.quick else ACCELERATOR_EFFORT if for_accelerators() else effort
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {FLAGS.device}, {FLAGS.precision}"
-    report: Record = {"machine": machine, "load_before": os.getloadavg(), "records": []}
+    report: Json = {"machine": machine, "load_before": os.getloadavg(), "records": []}
     try:
         for case in cases:
             report["records"] += measure(case, effort, say)
@@ -273,7 +272,7 @@ def main(argv: list[str]) -> None:
             print(report_text(report))
 
 
-def report_text(report: Record) -> str:
+def report_text(report: Json) -> str:
     """Returns machine, a row per case and contestant, and the published figures of the cases that have some."""
     parts = [f"{report['machine']}; load average {report['load_before'][0]:.1f} before"]
     head = ["case", "cohort", "who", "ms per round", "quartiles", "fedwin is faster"]

@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable
-from typing import Any
 
 from fedwin.errors import UserError
 
@@ -12,7 +11,7 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.scales import SCALES
 from ..papers.trajectories import Run
-from ..records import MODEL, Record
+from ..records import MODEL, Json, Record
 from ..reproduction import tables
 from ..reproduction.numbers import Value, values
 from ..reproduction.results import Results, stored
@@ -121,7 +120,7 @@ def _panel(item: Item, cell: Cell) -> str:
 
 def _viewed(store: Results, run: Run, name: str) -> ViewedRun:
     records = store.records(run)
-    lines: dict[tuple[int, int], dict[str, Any]] = {}
+    lines: dict[tuple[int, int], Json] = {}
     for record in [*_before(store, run), *records]:
         for line in record.lines:
             lines[line["seed"], line["round"]] = line

@@ -12,7 +12,6 @@ import json
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import fedwin
 from fedwin.callbacks.scores import MAIN_METRICS, is_lower
@@ -21,7 +20,7 @@ from fedwin.runs.config import Config
 
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
-from ..records import DEFAULTS
+from ..records import DEFAULTS, Json
 from .groups import Group
 from .runs import NUMBERS, PATHS, ViewedRun, plain
 
@@ -49,7 +48,7 @@ def library() -> str:
 
 def payload(
     viewed: Sequence[ViewedRun], groups: Sequence[Group], left_out: Sequence[str] = (), reload: int = 0
-) -> dict[str, Any]:
+) -> Json:
     """Returns the data of a page, with thinned curves; the page loads itself again after `reload` seconds, 0: never."""
     metrics = dict.fromkeys(curve["metric"] for run in viewed for curve in run.curves)
     by_name = {run.name: number for number, run in enumerate(viewed)}
@@ -68,7 +67,7 @@ def payload(
     }
 
 
-def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -> dict[str, Any]:
+def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -> Json:
     # The read-outs of a single run differ by color.
     color = "label" if len({entry.label for entry in group.entries}) > 1 else "readout"
     names = list(dict.fromkeys(getattr(entry, color) for entry in group.entries))
@@ -139,7 +138,7 @@ def differing(viewed: Sequence[ViewedRun]) -> list[str]:
     return sorted(kept, key=lambda name: not numeric(name))[:MOST_FIELDS]
 
 
-def build(data: dict[str, Any], title: str, bundle: str) -> str:
+def build(data: Json, title: str, bundle: str) -> str:
     """Returns the page as HTML.
 
     Its policy (Content-Security-Policy) allows the two scripts of the page, by their hashes, and no connection.

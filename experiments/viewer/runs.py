@@ -19,7 +19,7 @@ from fedwin.runs.config import Config
 from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources
-from ..records import DEFAULTS, Record, run_directories
+from ..records import DEFAULTS, Json, Record, run_directories
 from ..reproduction.results import ALWAYS, rounded
 
 # Fields whose texts name files, and are not choices.
@@ -30,7 +30,6 @@ BINS = 20
 TOTAL, FEWEST, MOST = 40_000, 40, 500
 # Numbers of a run in the tables and filters, besides those of its read-outs.
 NUMBERS = ("round", "num_rounds", "MB", "seconds", "simulated_seconds")
-Fields = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +49,11 @@ class ViewedRun:
 
     name: str
     folder: str
-    settings: Fields
+    settings: Json
     command: str
     facts: dict[str, str]
-    curves: list[Fields]
-    histograms: list[Fields]
+    curves: list[Json]
+    histograms: list[Json]
     grid: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -147,9 +146,9 @@ def of_record(record: Record, name: str, command: str = "", most: int = MOST) ->
     return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, shown, bins)
 
 
-def parameters(config: Mapping[str, Any]) -> Fields:
+def parameters(config: Mapping[str, Any]) -> Json:
     """Returns the parameters of choices: {'partition.alpha': 0.1} of partition='dirichlet:alpha=0.1'."""
-    found: Fields = {}
+    found: Json = {}
     for name, value in config.items():
         texts = value if isinstance(value, list) else [value]
         if name in PATHS or not all(isinstance(text, str) for text in texts):
@@ -160,7 +159,7 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _curve(record: Record, readout: str, metric: str, most: int) -> Fields | None:
+def _curve(record: Record, readout: str, metric: str, most: int) -> Json | None:
     """Returns one metric of one read-out, shares in percent; None without a number.
 
     Its `final` (mean and std over seeds of the last rounds), `last` and `best` (with its round) are of all evaluations,
@@ -233,7 +232,7 @@ def _facts(record: Record, name: str) -> dict[str, str]:
     return {title: str(text) for title, text in facts.items() if text}
 
 
-def _numbers(record: Record) -> Fields:
+def _numbers(record: Record) -> Json:
     lines = record.lines
     newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
@@ -249,7 +248,7 @@ def _numbers(record: Record) -> Fields:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _histograms(record: Record, name: str) -> list[Fields]:
+def _histograms(record: Record, name: str) -> list[Json]:
     """Returns the bins of the newest evaluation of clients, all seeds together; none without one."""
     if record.directory is None or not any("clients" in line for line in record.lines):
         return []
@@ -257,7 +256,7 @@ def _histograms(record: Record, name: str) -> list[Fields]:
     for seed in record.seeds:
         with contextlib.suppress(UserError):  # this seed has none yet
             tables.append(client_table(record.directory, seed))
-    found: list[Fields] = []
+    found: list[Json] = []
     for metric in ("accuracy", "rmse", "loss"):
         for model in dict.fromkeys(each for table in tables for each in clients.models_of(table, metric)):
             some = [table for table in tables if f"{model}.{metric}" in table]
@@ -269,7 +268,7 @@ def _histograms(record: Record, name: str) -> list[Fields]:
     return found
 
 
-def _bins(values: np.ndarray, title: str, metric: str) -> Sequence[Fields]:
+def _bins(values: np.ndarray, title: str, metric: str) -> Sequence[Json]:
     values = values[np.isfinite(values)] * (100 if is_share(metric) else 1)
     if not len(values):
         return []
