@@ -52,8 +52,8 @@ class Record:
 
     @property
     def config(self) -> Json:
-        """All fields of Config."""
-        return DEFAULTS | self.about["config"]
+        """All fields of Config; others, of another version, are left out."""
+        return {name: self.about["config"].get(name, default) for name, default in DEFAULTS.items()}
 
     @property
     def label(self) -> str:

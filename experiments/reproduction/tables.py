@@ -2,7 +2,6 @@
 
 import itertools
 import pathlib
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -122,8 +121,7 @@ def commands(results: Results, run: Run) -> str:
                 groups.setdefault(strategies, []).append(seed)
         done |= set(record.seeds)
         chains += [list(_chain(results, run, seeds)) for seeds in groups.values()]
-    own = lambda fields: {name: value for name, value in fields.items() if name in Config.__dataclass_fields__}
-    command = lambda fields: shlex.join(["fedwin", "train", *command_line.flags_of(Config(**own(fields)))])
+    command = lambda fields: command_line.train_command(Config(**fields))
     text = " ; ".join(" && ".join(map(command, chain)) for chain in chains)
     known = all("strategy" in fields for chain in chains for fields in chain)
     return text if known else f"{text}  # strategy {UNRECORDED}"

@@ -116,8 +116,7 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
 def read(path: pathlib.Path, name: str, most: int = MOST) -> ViewedRun:
     """Reads a run directory or a stored result; raises UserError if it is damaged, altered, or no run's."""
     record = records.read(path)
-    fields = {name: value for name, value in record.config.items() if name in DEFAULTS}
-    command = command_line.train_command(Config(**fields)) if record.directory is not None else ""
+    command = command_line.train_command(Config(**record.config)) if record.directory is not None else ""
     grid = _grid(path.parent / "sweep.csv", record.about.get("fingerprint", ""))
     return dataclasses.replace(of_record(record, name, command, most), grid=grid)
 
