@@ -21,10 +21,6 @@ SAME_DATA = (
     "dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples", "imbalance",
     "client_shift", "drift",
 )  # fmt: skip
-HEAD = (
-    "method", "read-out", "accuracy (%)", "final (%)", "difference (points)", "95 % CI", "seeds",
-    "MB sent", "test loss", "rounds/s", "command", "fingerprint",
-)  # fmt: skip
 # Columns that are shown on the terminal.
 SHOWN = 7
 FEW_SEEDS = f"Fewer than {formats.MIN_SEEDS} seeds have no interval; --seeds=0,1,2 gives three."
@@ -175,9 +171,9 @@ def _has_intervals(rows: Sequence[ComparisonRow]) -> bool:
 def _head(rows: Sequence[ComparisonRow]) -> list[str]:
     """Returns the names of the columns; that of accuracies names its interval."""
     plus = f" +- {formats.CI}" if _has_intervals(rows) else ""
-    metric = rows[0].metric
-    unit, *others = (" (%)", *HEAD[3:5]) if scores.is_share(metric) else ("", "final", "difference")
-    return [*HEAD[:2], f"{scores.title_of(metric)}{unit}{plus}", *others, *HEAD[5:]]
+    unit, points = (" (%)", " (points)") if scores.is_share(rows[0].metric) else ("", "")
+    numbers = [f"{scores.title_of(rows[0].metric)}{unit}{plus}", f"final{unit}", f"difference{points}", formats.CI]
+    return ["method", "read-out", *numbers, "seeds", "MB sent", "test loss", "rounds/s", "command", "fingerprint"]
 
 
 def _cells(row: ComparisonRow) -> tuple[str, ...]:
