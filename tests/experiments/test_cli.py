@@ -1,7 +1,5 @@
 """The command `fedwin`: subcommands, help, presets, lists, and user errors as one line."""
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -18,7 +16,7 @@ from experiments.cli import helptext
 from fedwin.citations import citation
 from fedwin.files import locked
 from tests.misuse import calls
-from tests.misuse.calls import called, own_flags, own_settings
+from tests.misuse.calls import called, own_flags
 from tests.refusals import refused
 from tests.small_runs import run_in, small
 
@@ -40,46 +38,33 @@ def test_a_removed_working_directory_is_one_line(tmp_path, monkeypatch):
     assert called("list", "models").lines == ["error: the working directory has been removed; change to another one."]
 
 
-def test_an_unknown_subcommand_is_one_line():
-    status, (line,), _ = called("trian")
-    assert status == 2 and line.startswith("error: unknown command 'trian'. Did you mean 'train'?")
+def test_an_unknown_subcommand_is_one_line(tmp_path):
+    calls.refused(tmp_path, "error: unknown command 'trian'. Did you mean 'train'?", "trian")
 
 
-def test_a_tool_without_a_checkout_is_one_line(monkeypatch):
+def test_a_tool_without_a_checkout_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
     for name in cli.TOOLS:
-        status, (line,), _ = called(name)
-        assert status == 2 and f"`fedwin {name}` needs a checkout" in line
+        calls.refused(tmp_path, f"`fedwin {name}` needs a checkout", name)
 
 
 def as_module(name, *arguments):
-    """Returns (status, output, errors) of `python -m experiments.NAME ...`, run in this process."""
+    """Returns how `python -m experiments.NAME ...` ends, run in this process."""
     module = f"experiments.{name}"
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    loaded = sys.modules.pop(module, None)  # run_module warns of a module that is already imported
-    argv, sys.argv = sys.argv, [module, *arguments]
-    with own_flags(), own_settings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        finally:
-            sys.argv = argv
-            if loaded is not None:
-                sys.modules[module] = loaded
-    return status, out.getvalue(), err.getvalue().splitlines()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [module, *arguments])
+        patch.delitem(sys.modules, module, raising=False)  # run_module warns of a module that is already imported
+        return calls.ended(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
 
 
 @pytest.mark.parametrize("name", cli.ALL)
 def test_the_module_of_a_subcommand_is_the_subcommand(name):
     """`python -m experiments.NAME` and `fedwin NAME` print one help, of three screens, and take the same arguments."""
+    usage = re.compile(rf"^usage: (fedwin|python -m experiments\.){name}|^usage: fedwin {name}", re.MULTILINE)
     for arguments in (["--help"], ["nothing", "--nosuchflag"]):
-        status, out, errors = as_module(name, *arguments)
-        ended = called(name, *arguments)
-        assert (status, errors) == (ended.status, ended.lines)
-        usage = re.compile(rf"^usage: (fedwin|python -m experiments\.){name}|^usage: fedwin {name}", re.MULTILINE)
-        assert usage.sub("usage:", out) == usage.sub("usage:", ended.out)
-        lines = out.splitlines()
+        alone, ended = as_module(name, *arguments), called(name, *arguments)
+        assert alone[:2] == ended[:2] and usage.sub("usage:", alone.out) == usage.sub("usage:", ended.out)
+        lines = alone.out.splitlines()
         assert len(lines) <= 132 and all(len(line) <= 120 for line in lines)
 
 
@@ -132,10 +117,9 @@ def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monk
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "link").symlink_to(tmp_path / "mine")
     assert ["link" in called("list", "runs", folder).out for folder in (".", "other")] == [False, True]
-    assert "is a symbolic link; name" in called("runs", "--delete", "--yes", "other/link").lines[0]
+    calls.refused(tmp_path, "is a symbolic link; name", "runs", "--delete", "--yes", "other/link")
     (tmp_path / "mine" / "notes.txt").write_text("kept")
-    ended = called("runs", "--delete", "mine")
-    assert ended.status == 2 and "add --yes" in ended.lines[0] and (tmp_path / "mine" / "checkpoints").exists()
+    calls.refused(tmp_path, "add --yes", "runs", "--delete", "mine")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for answer, left in {"": True, "n": True, "y": False}.items():
         monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
@@ -148,8 +132,7 @@ def test_a_run_in_training_is_not_deleted(tmp_path):
     config = {"algorithm": "fedavg", "dataset": "digits", "num_rounds": 8, "seeds": [0]}
     (tmp_path / "config.json").write_text(json.dumps({"config": config}))
     with locked(tmp_path):
-        ended = called("runs", "--delete", "--yes", str(tmp_path))
-    assert ended.status == 2 and "use" in ended.lines[0] and (tmp_path / "config.json").exists(), ended
+        calls.refused(tmp_path, "is in use by", "runs", "--delete", "--yes", str(tmp_path))
     assert called("runs", "--delete", "--yes", str(tmp_path)).status == 0 and not tmp_path.exists()
 
 

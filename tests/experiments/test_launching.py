@@ -101,7 +101,7 @@ def test_states_are_read_from_the_folders(four, tmp_path):
     assert jobs_of() == states | {"c": "stopped", "d": "queued", "e": "damaged"}
     with locked(tmp_path / "e"):
         assert jobs_of()["e"] == "damaged"
-    assert calls.called("list", "models", "--state").lines[0].startswith("error: --state has no effect with models")
+    calls.refused(tmp_path, "error: --state has no effect with models", "list", "models", "--state")
 
 
 def test_what_others_train_or_queued_is_not_submitted_again(four, tmp_path, monkeypatch):
@@ -158,9 +158,9 @@ def test_printed_commands_are_those_of_the_runs(tmp_path):
     assert all(line[:3] == [sys.executable, "-m", "experiments.train"] for line in lines)
     point = {"algorithm": "fedprox:mu=0.1", "wrap": ["ima:window=2,start=1"]}
     assert f"--out_dir={folder / grid.directory_name(point)}" in lines[-1] and "--algorithm=fedprox:mu=0.1" in lines[-1]
-    assert calls.called("sweep", *arguments, "--grid=seeds=1").status == 2
-    broken = calls.called("compare", "--methods=fedavg", f"--out_dir={tmp_path}/a\nb", "--print_jobs", *FLAGS.split())
-    assert broken.status == 2 and "line break" in broken.lines[0]
+    calls.refused(tmp_path, "all of --seeds", "sweep", *arguments, "--grid=seeds=1")
+    broken = ["--methods=fedavg", f"--out_dir={tmp_path}/a\nb", "--print_jobs", *FLAGS.split()]
+    calls.refused(tmp_path, "line break", "compare", *broken)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from experiments import records, speedrun
 from fedwin import plugins
 from fedwin.runs.choices import check_choices
 from fedwin.runs.run import readout_names
+from tests.misuse import calls
 from tests.misuse.calls import called
 from tests.refusals import refused
 
@@ -99,12 +100,10 @@ BROKEN = {
 @pytest.mark.parametrize("message", BROKEN)
 def test_an_entry_that_breaks_a_rule_is_one_line(tmp_path, message):
     write_entry(tmp_path, **BROKEN[message])
-    ended = called("speedrun", "check", str(tmp_path))
-    assert ended.status == 2 and message in ended.lines[0] and len(ended.lines) == 1
+    calls.refused(tmp_path, message, "speedrun", "check", str(tmp_path))
 
 
 def test_arguments_that_make_no_sense_are_one_line():
-    said = lambda *arguments: " ".join(called("speedrun", *arguments).lines)
-    assert "`fedwin speedrun check FOLDER` checks an entry" in said("nothing")
-    assert "nowhere has no run.flags" in said("check", "nowhere")
-    assert "readout=wima7 must be one of" in said("check", str(GHB), "--readout=wima7")
+    calls.refused(GHB, "`fedwin speedrun check FOLDER` checks an entry", "speedrun", "nothing")
+    calls.refused(GHB, "nowhere has no run.flags", "speedrun", "check", "nowhere")
+    calls.refused(GHB, "readout=wima7 must be one of", "speedrun", "check", str(GHB), "--readout=wima7")

@@ -126,9 +126,9 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
         calls.no_run_begins(patched)
         again = calls.called("sweep", *arguments)
         patched.setattr("fedwin.runs.directory.data_hashes", lambda federations: {"0": "of other files"})
-        (refusal,) = calls.called("sweep", *arguments).lines
+        of_run = "run 'partition_seed=3 algorithm=fedavg': "
+        calls.refused(folder, f"{of_run} | was run on other data", "sweep", *arguments)
     assert again.status == 0 and again.out.splitlines()[-7:] == ended.out.splitlines()[-7:]
-    assert "run 'partition_seed=3 algorithm=fedavg': " in refusal and "was run on other data" in refusal
     assert (folder / "sweep.csv").read_bytes() == before
     # Killed after the second round of the second seed.
     (directory / "summary.json").unlink()

@@ -3,8 +3,8 @@
 import contextlib
 import io
 import pathlib
-import shlex
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 from absl import app, flags, logging
@@ -59,16 +59,21 @@ def own_settings():
             logging.set_verbosity(verbosity)
 
 
-def called(*arguments: str) -> Ended:
-    """Returns how `fedwin SUBCOMMAND ...` ends."""
+def ended(program: Callable[[], object]) -> Ended:
+    """Returns how a program ends that runs in this process."""
     out, err = io.StringIO(), io.StringIO()
     status = 0
     with own_flags(), own_settings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            cli.main(arguments)
+            program()
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(status, err.getvalue().splitlines(), out.getvalue())
+
+
+def called(*arguments: str) -> Ended:
+    """Returns how `fedwin SUBCOMMAND ...` ends."""
+    return ended(lambda: cli.main(arguments))
 
 
 def tree_of(folder: pathlib.Path) -> set[str]:
@@ -89,16 +94,11 @@ def no_run_begins(monkeypatch) -> None:
 def refused(folder: pathlib.Path, said: str, *arguments: str) -> str:
     """Checks that a command line ends in one line with the parts of `said`, and writes nothing; returns the line."""
     before = tree_of(folder)
-    ended = called(*arguments)
-    told = "\n".join(ended.lines)
-    assert ended.status == 2, f"status {ended.status}: {told}"
-    assert len(ended.lines) == 1 and told.startswith("error: "), told
+    status, lines, _ = called(*arguments)
+    told = "\n".join(lines)
+    assert status == 2, f"status {status}: {told}"
+    assert len(lines) == 1 and told.startswith("error: "), told
     for part in said.split(" | "):
         assert part in told, f"{part!r} not in {told!r}"
     assert tree_of(folder) == before, tree_of(folder) - before
     return told
-
-
-def arguments_of(line: str) -> list[str]:
-    """Returns the arguments of a command line, split as a shell does."""
-    return shlex.split(line)

@@ -1,8 +1,9 @@
 """`fedwin train` with numbers out of range, unknown names, invalid files, folders, data and user code."""
 
+import shlex
+
 import pytest
 
-from tests.misuse import calls
 from tests.misuse.calls import LONG_NAME
 
 BASE = (
@@ -86,4 +87,4 @@ CODE = [
     "line, said", [*NUMBERS, *SIZES, *CHOICES, *WORDS, *FLAGFILES, *FOLDERS, *DATA, *CODE], ids=lambda v: v[:40]
 )
 def test_what_cannot_be_trained_is_refused(line, said, refused):
-    refused(said, *BASE, *calls.arguments_of(line))
+    refused(said, *BASE, *shlex.split(line))

@@ -1,6 +1,7 @@
 """`fedwin figure` and `fedwin curves`: the files that they write, and user errors as one line."""
 
 import json
+import shlex
 
 import pytest
 
@@ -51,7 +52,7 @@ def place(tmp_path_factory, finished):
 @pytest.mark.parametrize("line, said", REFUSED, ids=lambda text: text[:40])
 def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch):
     monkeypatch.chdir(place)
-    calls.refused(place, said, *calls.arguments_of(line))
+    calls.refused(place, said, *shlex.split(line))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch
 )
 def test_a_picture_and_what_it_shows(line, place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
-    arguments = calls.arguments_of(line)
+    arguments = shlex.split(line)
     ended = calls.called(*arguments, f"--out={tmp_path / 'one.png'}")
     assert ended.status == 0, ended.lines
     shown = json.loads((tmp_path / "one.json").read_text())
