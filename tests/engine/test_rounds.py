@@ -16,24 +16,15 @@ from fedwin.testing import federations
 from fedwin.testing.contract import snapshot
 from tests.conftest import USERS
 
-NO_FLAGS = np.zeros(6, bool)
-
-
-def assert_equal(a, b):
-    jax.tree.map(np.testing.assert_array_equal, snapshot(a), snapshot(b))
-
-
-def watchers():
-    return {"wima": observers.wima((observers.ReadOut("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
-
 
 def go(watching):
+    """Returns a copy of the state after six rounds."""
     fed = federations.federation()
     algorithm = federations.build("scaffold", fed)
     dispatch = engine.Dispatch(algorithm, watching, Strategy(), compiler_options=USERS)
     run, store = federations.start(algorithm, watching, fed)
-    run, _, _ = dispatch(run, store, federations.cohorts(fed, 6), (), 6, NO_FLAGS, n_max=max(fed.sizes))
-    return run
+    run, _, _ = dispatch(run, store, federations.cohorts(fed, 6), (), 6, np.zeros(6, bool), n_max=max(fed.sizes))
+    return snapshot(run)
 
 
 def test_programs_for_a_gpu_are_those_of_every_process(monkeypatch):
@@ -61,7 +52,8 @@ def test_sums_count_booleans_and_widen_small_integers(strategy):
 
 
 def test_observers_leave_training_bitwise_unchanged():
-    assert_equal(go(watchers())._replace(observers={}), go({}))
+    watchers = {"wima": observers.wima((observers.ReadOut("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
+    jax.tree.map(np.testing.assert_array_equal, go(watchers)._replace(observers={}), go({}))
 
 
 def keys_of_clients(ids, rounds):
