@@ -12,8 +12,7 @@ from flax import linen as nn
 
 from fedwin.errors import UserError
 from fedwin.models import from_fedjax, from_flax, from_haiku
-from fedwin.testing import compile_options
-from tests.models.networks.common import images
+from tests.models.networks.common import images, run
 from tests.refusals import refused
 
 
@@ -32,12 +31,11 @@ def test_flax_module_without_cooperation():
     variables, x = model.init(jax.random.key(0)), images()
     assert model.classifier_path == ("Dense_1",) and model.num_classes == 3
     assert from_flax(Plain(), (8, 8, 1), classifier_path=("Dense_0",)).classifier is None
-    apply = jax.jit(model.apply, static_argnums=3, compiler_options=compile_options())
-    out = apply(variables, {"x": x}, jax.random.key(1), False)
+    out = run(model, variables, {"x": x})
     theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False, jnp.ones(len(x)))
     np.testing.assert_allclose(out.logits, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
-    a, b = (apply(variables, {"x": x}, jax.random.key(k), True) for k in (1, 2))
+    a, b = (run(model, variables, {"x": x}, seed, train=True) for seed in (1, 2))
     assert (a.logits != b.logits).any()
     assert (jax.tree.leaves(a.stats)[0] != jax.tree.leaves(variables.stats)[0]).any()
     refused("3 outputs, the data 5 classes", from_flax, Plain(), (8, 8, 1), 5)
@@ -97,7 +95,7 @@ def test_haiku_with_and_without_state():
     options = dict(train_kwargs={"is_training": True}, eval_kwargs={"is_training": False})
     model = from_haiku(hk.transform_with_state(forward), sample, 3, **options)
     variables = model.init(jax.random.key(0))
-    out = jax.jit(model.apply, static_argnums=3)(variables, {"x": images()}, jax.random.key(0), True)
+    out = run(model, variables, {"x": images()}, train=True)
     assert jax.tree.structure(out.stats) == jax.tree.structure(variables.stats)
     assert {leaf.dtype for leaf in jax.tree.leaves((out.stats, variables.stats))} == {jnp.dtype("float32")}
     assert any((a != b).any() for a, b in zip(jax.tree.leaves(out.stats), jax.tree.leaves(variables.stats)))
@@ -128,11 +126,10 @@ def test_fedjax_model_equals_itself():
     theirs = fedjax.models.emnist.create_conv_model(only_digits=True)
     model = from_fedjax(theirs, {"x": images(1, 28)})
     variables, batch = jax.jit(model.init)(jax.random.key(0)), {"x": images(2, 28)}
-    apply = jax.jit(model.apply, static_argnums=3)
-    out = apply(variables, batch, jax.random.key(1), False)
+    out = run(model, variables, batch)
     want = jax.jit(theirs.apply_for_eval)(variables.params, batch)
     np.testing.assert_allclose(out.logits, want, rtol=1e-4, atol=1e-5)
-    train = apply(variables, batch, jax.random.key(1), True)
+    train = run(model, variables, batch, 1, train=True)
     want = jax.jit(theirs.apply_for_train)(variables.params, batch, jax.random.key(1))
     np.testing.assert_allclose(train.logits, want, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)

@@ -15,6 +15,7 @@ from fedwin import models
 from fedwin.core import Variables
 from fedwin.models import interchange, layers
 from fedwin.runs.checkpoint import leaf_name, leaves_of
+from tests.models.networks.common import run
 from tests.refusals import refused
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "torch_logits.json"
@@ -91,10 +92,8 @@ def test_a_state_dict_gives_pytorchs_logits(case, tmp_path):
     map.write_text(json.dumps(names))
     path = save(tmp_path / "model.npz", state_of(known["shapes"]))
     model = models.build(name, shape, 10)
-    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     variables = loaded(path, model, shape, str(map))
-    apply = jax.jit(lambda variables, x: model.apply(variables, {"x": x}, None, False).logits, compiler_options=quick)
-    found = apply(variables, examples(shape))
+    found = run(model, variables, {"x": examples(shape)}).logits
     np.testing.assert_allclose(found, known["logits"], atol=1e-5)
     note = load(path, model, shape, str(map)).note
     assert ("dense1 CHW -> HWC" in note) == (case == "lenet5") and "OIHW -> HWIO" in note
