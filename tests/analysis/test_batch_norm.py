@@ -37,6 +37,6 @@ def test_recomputed_statistics_of_batch_norm_layers():
     stats = analysis.recomputed(model, variables, [{"x": x, "y": np.zeros(16, np.int32)}]).stats
     dense = variables.params["Dense_0"]
     hidden = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) @ dense["kernel"] + dense["bias"]
-    for norm, values in zip(jax.tree.leaves(stats, is_leaf=lambda s: "mean" in s), (x, hidden)):
+    for norm, values in zip(jax.tree.leaves(stats, is_leaf=lambda s: "mean" in s), (x, hidden), strict=True):
         np.testing.assert_allclose(norm["mean"], values.mean(0), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(norm["var"], values.var(0, ddof=1), rtol=1e-4)
