@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, testing
-from fedwin.wrappers import WRAPPERS
+from tests.problems import built
 
 
 def test_a_client_without_examples_has_no_weight():
@@ -35,8 +35,7 @@ def test_averages_before_the_server_nest():
     p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]])
     text = "ima:window={},start=0,schedule=none,placement=pre,reset=none"
     two, one, base = (
-        testing.trajectory(p, p.build("fedavg", *(WRAPPERS.build(text.format(w), p.setting) for w in windows)), 3)
-        for windows in ((1, 2), (2,), ())
+        testing.trajectory(p, built(p, "fedavg", *map(text.format, windows)), 3) for windows in ((1, 2), (2,), ())
     )
     for a, b in zip(two, one):
         np.testing.assert_allclose(a.params["x"], b.params["x"], rtol=1e-6)

@@ -7,8 +7,7 @@ import pytest
 
 from fedwin import aggregation, core, losses, testing
 from fedwin.aggregation import AGGREGATORS, ATTACKS
-from fedwin.wrappers import WRAPPERS
-from tests.aggregation.test_rules import SIZES, STEPS, problem
+from tests.problems import SIZES, STEPS, built, stepping
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -20,9 +19,8 @@ def with_attackers(p, mask):
 
 def one_round(algorithm, attack, mask, *wrappers, aggregate="mean", p=None, rounds=1):
     """The last run of some rounds in which the clients of a mask attack."""
-    p = with_attackers(p or problem(), mask)
-    built = [WRAPPERS.build(text, p.setting) for text in wrappers]
-    method = aggregation.attacked(p.build(algorithm, *built), ATTACKS.build(attack, p.setting))
+    p = with_attackers(p or stepping(sizes=SIZES), mask)
+    method = aggregation.attacked(built(p, algorithm, *wrappers), ATTACKS.build(attack, p.setting))
     method = aggregation.aggregated(method, AGGREGATORS.build(aggregate, p.setting))
     return testing.trajectory(p, method, rounds)[-1]
 
@@ -45,7 +43,7 @@ def test_attackers_are_a_fraction_or_a_number(clients, count):
 def test_sign_flippers_send_the_opposite_of_their_steps():
     sent = np.where(MASK[:, None], -2.0, 1.0) * STEPS
     mean = one_round("fedavg", "sign_flip:clients=2,scale=2", MASK)
-    np.testing.assert_allclose(mean.params["x"], (SIZES[:, None] * sent).sum(0) / SIZES.sum(), rtol=1e-12)
+    np.testing.assert_allclose(mean.params["x"], SIZES @ sent / sum(SIZES), rtol=1e-12)
     middle = one_round("fedavg", "sign_flip:clients=2,scale=2", MASK, aggregate="median")
     np.testing.assert_allclose(middle.params["x"], np.median(sent, 0), rtol=1e-12)
 
@@ -53,7 +51,7 @@ def test_sign_flippers_send_the_opposite_of_their_steps():
 def test_gaussian_attackers_keep_their_weights():
     mean = one_round("fedavg", "gaussian:clients=2,std=1e-12", MASK)
     sent = np.where(MASK[:, None], 0.0, STEPS)
-    np.testing.assert_allclose(mean.params["x"], (SIZES[:, None] * sent).sum(0) / SIZES.sum(), rtol=1e-9)
+    np.testing.assert_allclose(mean.params["x"], SIZES @ sent / sum(SIZES), rtol=1e-9)
 
 
 @pytest.mark.parametrize("attack", ["sign_flip", "gaussian"])
@@ -75,9 +73,7 @@ def test_attackers_evade_the_clients_bound_and_not_the_servers():
 @pytest.mark.slow
 def test_gaussian_attackers_send_noise_that_is_paired_over_methods():
     """Standard deviation by statistics: 4000 numbers of one client, whose share of the cohort is a fifth."""
-    centers = np.zeros((5, 4000))
-    p = testing.quadratic([1.0] * 5, centers, centers[0], steps=1, lr=1.0, schedule=[range(5)])
-    mask = np.arange(5) == 2
+    p, mask = stepping(np.zeros((5, 4000))), np.arange(5) == 2
     first = one_round("fedavg", "gaussian:clients=1,std=3", mask, p=p).params["x"]
     np.testing.assert_allclose(np.std(5 * first), 3, rtol=0.05)
     np.testing.assert_allclose(np.mean(5 * first), 0, atol=0.2)

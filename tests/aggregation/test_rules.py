@@ -10,7 +10,7 @@ from fedwin import core, engine, testing
 from fedwin.aggregation import AGGREGATORS, aggregated
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy, make_mesh
-from fedwin.wrappers import WRAPPERS
+from tests.problems import SIZES, STEPS, stepping
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -116,32 +116,21 @@ def test_one_client_with_numbers_that_are_not_numbers_does_no_harm(choice):
         assert np.abs(program(choice)(steps, 1.0 * present, present)).max() <= honest
 
 
-# Through the engine: steps of clients with 1, 2, 1, 3, 1 examples, whose curvature 1 at rate 1 leads to the center.
-STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 4.0], [0.3, 0.1, -2.0]])
-SIZES = np.array([1, 2, 1, 3, 1])
+# Through the engine.
 
 
-def build(algorithm, aggregate, *wrappers):
-    """A builder (setting, solve) of an algorithm in wrappers whose server combines steps with a rule."""
+def build(algorithm, aggregate):
+    """A builder (setting, solve) of an algorithm whose server combines steps with a rule."""
 
     def builder(setting, solve):
-        method = ALGORITHMS.build(algorithm, setting, solve)
-        for text in wrappers:
-            method = WRAPPERS.build(text, setting).algorithm(method)
-        return aggregated(method, AGGREGATORS.build(aggregate, setting))
+        return aggregated(ALGORITHMS.build(algorithm, setting, solve), AGGREGATORS.build(aggregate, setting))
 
     return builder
 
 
-def problem(schedule=(range(5),), rounds=1):
-    return testing.quadratic(
-        [1.0] * 5, STEPS, np.zeros(3), steps=1, lr=1.0, schedule=schedule, sizes=SIZES.tolist(), num_rounds=rounds
-    )
-
-
 @pytest.mark.parametrize("strategy", [Strategy(None), Strategy(2), Strategy(1, make_mesh(2))], ids=str)
 def test_the_server_steps_by_the_median_on_every_strategy(strategy):
-    p = problem()
+    p = stepping(sizes=SIZES)
     method = p.build(build("fedavg:server_lr=0.5", "median"))
     ids = np.array([-1, *range(5)], np.int32)
     one = functools.partial(engine.one_round, method, {}, strategy, p.n_max)
@@ -153,14 +142,14 @@ def test_the_server_steps_by_the_median_on_every_strategy(strategy):
 
 def test_nobody_moves_nothing():
     """A server that steps without clients."""
-    p = problem(((-1, -1),))
+    p = stepping(schedule=((-1, -1),))
     run = testing.trajectory(p, p.build(build("amplified_scaffold:period=2", "median")), 1)[-1]
     np.testing.assert_array_equal(run.params["x"], np.zeros(3))
 
 
 COHORTS = ((0, 1, 2, 3, 4), (2, 0, 1, 3, 4))
 KINDS = [
-    # Controls, two phases, rows, windows; steps of wrapped solvers; statistics come with the classifier.
+    # Controls, two phases, rows, windows; statistics come with the classifier.
     ("scaffold", "median"),
     ("mime:beta=0.5", "trimmed_mean:share=0.2"),
     ("fedhbm", "krum:f=1,m=2"),
@@ -201,7 +190,7 @@ def test_what_a_rule_can_not_do_is_refused(choice, words):
     ],
 )
 def test_messages_that_a_rule_does_not_cover_are_refused(algorithm, words):
-    p = problem()
+    p = stepping()
     refused(words, testing.trajectory, p, p.build(build(algorithm, "median")), 1)
     twice = lambda setting, solve: aggregated(
         build("fedavg", "median")(setting, solve), AGGREGATORS.build("median", setting)

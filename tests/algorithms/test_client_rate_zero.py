@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from fedwin.wrappers import WRAPPERS
+from tests.problems import built
 
 CHOICES = """
 fedcm fedadc fedadc:beta_local=1.0 fednova:mu=0.5 scaffold fedsam scaffold_m fedgloss fedsmoo qffl:q=2 agnostic
@@ -24,8 +24,7 @@ def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
 def cycled(choice, second):
     """Four rounds whose client rate falls to `second` in every other round."""
     p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=2, lr=0.1, schedule=[[0, 1]])
-    swa = WRAPPERS.build(f"swa:start=0,cycle=2,second_lr={second},evaluate=model", p.setting)
-    return testing.trajectory(p, p.build(choice, swa), 4)
+    return testing.trajectory(p, built(p, choice, f"swa:start=0,cycle=2,second_lr={second},evaluate=model"), 4)
 
 
 def test_fedcm_at_rate_zero_is_the_limit_of_small_rates():

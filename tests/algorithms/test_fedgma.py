@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from fedwin import testing
+from tests.problems import SIZES, stepping
 
 STEPS = np.array(
     [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]
 )
 
 
-SIZES = [1, 2, 1, 3, 1]
-
-
 @functools.cache
 def masked(choice):
     """x after one round from 0 in which client i moves by STEPS[i]."""
-    p = testing.quadratic([1.0] * 5, STEPS, np.zeros(4), steps=1, lr=1.0, schedule=[range(5)], sizes=SIZES)
+    p = stepping(STEPS, sizes=SIZES)
     (run,) = testing.trajectory(p, p.build(choice), 1)
     return np.asarray(run.params["x"])
 

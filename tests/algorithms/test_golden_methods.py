@@ -9,6 +9,7 @@ import pytest
 from fedwin import core, local, losses, testing, wrappers
 from fedwin.algorithms.fedsam import perturbation
 from tests import golden_problems as golden
+from tests.problems import built
 
 pytestmark = pytest.mark.usefixtures("precision")
 
@@ -58,8 +59,8 @@ def test_golden_g01_ima(same):
     g = DATA["g01_ima"]
     drive = array(DRIVE)
     p = given([4.0, -4.0], lambda x, c: 0.5 * x + drive[c.round], num_rounds=g["R"])
-    ima = wrappers.WRAPPERS.build(f"ima:window={g['P']},start={g['t_s']},schedule=none", p.setting)
-    averaged = xs(testing.trajectory(p, p.build("fedavg", ima), g["R"]))
+    ima = f"ima:window={g['P']},start={g['t_s']},schedule=none"
+    averaged = xs(testing.trajectory(p, built(p, "fedavg", ima), g["R"]))
     same(averaged, g["broadcast_after_round"])
     same(xs(testing.trajectory(p, p.build("fedavg"), g["R"])), g["broadcast_without_ima"])
     # The window holds a_t = x_t / 2 + drive_t, not what was broadcast.
@@ -105,7 +106,7 @@ def test_golden_g03_adam_with_ima_before_the_optimizer(reset, same):
     averages = array(g["client_averages"])
     p = given([0.0], lambda x, c: averages[c.round] + 0 * x, num_rounds=5)
     text = f"ima:window={g['P']},start={g['t_s']},schedule=none,placement=pre,reset={reset}"
-    runs = testing.trajectory(p, p.build("fedadam", wrappers.WRAPPERS.build(text, p.setting)), 5)
+    runs = testing.trajectory(p, built(p, "fedadam", text), 5)
     same(xs(runs)[:, 0], g["x_after_round"][reset])
 
 

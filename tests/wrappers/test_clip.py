@@ -7,8 +7,8 @@ import pytest
 
 from fedwin import core, testing, tree
 from fedwin.wrappers import WRAPPERS
-from tests.aggregation.test_rules import SIZES, STEPS
 from tests.algorithms.identities import leaves
+from tests.problems import SIZES, STEPS, built, stepping
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -19,9 +19,8 @@ BOUNDED = STEPS * np.minimum(1, NORM / np.linalg.norm(STEPS, axis=1))[:, None]
 
 def one_round(choice, steps, *wrappers):
     """The run after one round from 0 in which the local training of client i ends at steps[i]."""
-    p = testing.quadratic([1.0] * 5, steps, np.zeros(3), steps=1, lr=1.0, schedule=[range(5)], sizes=SIZES.tolist())
-    built = [WRAPPERS.build(text, p.setting) for text in wrappers]
-    return testing.trajectory(p, p.build(choice, *built), 1)[0]
+    p = stepping(steps, sizes=SIZES)
+    return testing.trajectory(p, built(p, choice, *wrappers), 1)[0]
 
 
 @pytest.mark.parametrize("choice", ["fedavg", "feddyn:alpha=0.1", "fedhbm", "fedgma:threshold=0.8,mode=hard"])

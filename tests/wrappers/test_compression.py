@@ -11,11 +11,11 @@ import pytest
 from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.testing.problems import KEY
-from fedwin.wrappers import WRAPPERS, build_all
+from fedwin.wrappers import build_all
 from fedwin.wrappers.compression import TAG, Feedback, kept_entries, stochastic
 from tests.algorithms.identities import leaves
+from tests.problems import built, stepping
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import built
 
 VALUES = np.array([0.7, -0.31, 0.05, 0.0, -1.3, 1.1], np.float32)
 
@@ -57,8 +57,7 @@ def test_clients_draw_for_themselves_and_in_every_round():
             init=lambda params: {"mine": constant, "other": constant},
         )
 
-    quantize = WRAPPERS.build("quantize:bits=2", p.setting)
-    runs = testing.trajectory(p, p.build(algorithm, quantize), 2)
+    runs = testing.trajectory(p, built(p, algorithm, "quantize:bits=2"), 2)
     received = [np.asarray(run.state[name]) for run in runs for name in ("mine", "other")]
     for a in range(4):
         assert set(np.round(np.unique(received[a]), 6)) <= {0.0, 1.0}
@@ -80,7 +79,7 @@ def test_bytes_are_those_of_bits_and_scales(choice):
 
 
 def test_leaves_that_would_not_shrink_are_sent_as_they_are():
-    p = testing.quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
+    p = testing.two_quadratics()
     ours, plain = (testing.trajectory(p, built(p, "fedavg", *t), 3)[-1] for t in (["quantize:bits=8"], []))
     np.testing.assert_array_equal(leaves(ours.params), leaves(plain.params))
 
@@ -187,6 +186,6 @@ def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
 
 def test_ties_keep_the_number_of_entries():
     assert [kept_entries(100, share) for share in (0.07, 0.071, 0.001)] == [7, 8, 1]  # 0.07 * 100 is more than 7
-    p = testing.quadratic([1.0], [[1.0, 1.0, 1.0, 1.0]], np.zeros(4), steps=1, lr=1.0, schedule=[(0,)])
+    p = stepping(np.ones((1, 4)))
     run = testing.trajectory(p, built(p, "fedavg", "topk:share=0.5"), 1)[0]
     assert leaves(run.params).tolist() == [1.0, 1.0, 0.0, 0.0]

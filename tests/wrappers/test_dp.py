@@ -17,17 +17,11 @@ from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.dp import noise_of_the_sum
 from tests.algorithms.identities import leaves
+from tests.problems import STEPS, built, stepping
 from tests.refusals import refused
-from tests.wrappers.test_wrappers import built
 
-# Full steps of five clients: curvature 1 at rate 1 leads to the center.
-STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 0.4], [0.3, 0.1, -2.0]])
 FIXED = "neighbors=replace_one"
 EXACT = f"dp:clip=1,noise=0,{FIXED}"
-
-
-def problem(schedule=(range(5),), steps=STEPS):
-    return testing.quadratic([1.0] * len(steps), steps, np.zeros(3), steps=1, lr=1.0, schedule=schedule)
 
 
 def last(p, choice, *texts, rounds=1):
@@ -36,7 +30,7 @@ def last(p, choice, *texts, rounds=1):
 
 @pytest.mark.usefixtures("double")
 def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
-    p, members = problem([(0, 2, 3)]), [0, 2, 3]
+    p, members = stepping(schedule=[(0, 2, 3)]), [0, 2, 3]
     bounded = STEPS[members] * np.minimum(1, 1 / np.linalg.norm(STEPS[members], axis=1))[:, None]
     ours = last(p, "fedavg:weighting=uniform,server_lr=0.5", EXACT)
     np.testing.assert_allclose(ours.params["x"], 0.5 * bounded.sum(0) / len(members), rtol=1e-12)
@@ -83,7 +77,7 @@ def test_the_noise_is_gaussian_of_the_stated_deviation_and_new_in_every_round_an
 @pytest.mark.usefixtures("double")
 def test_the_norm_follows_the_quantile():
     """Without noise on sum and bits, against numpy."""
-    p = problem([(0, 1, 2), (2, 3, 4)])
+    p = stepping(schedule=[(0, 1, 2), (2, 3, 4)])
     text = f"dp:clip=0.4,noise=0,quantile=0.6,clip_lr=0.3,bit_noise=1e-9,{FIXED}"
     runs = testing.trajectory(p, built(p, "fedavg:weighting=uniform", text), 6)
     x, norm = np.zeros(3), 0.4
@@ -116,13 +110,13 @@ def test_the_bits_have_their_noise_and_the_sum_has_more():
 
 
 def test_a_step_that_is_not_finite_counts_as_zero():
-    p = problem([(0, 1)], np.array([[np.inf, 1.0, 0.0], [0.3, 0.4, 0.0]]))
+    p = stepping(np.array([[np.inf, 1.0, 0.0], [0.3, 0.4, 0.0]]))
     np.testing.assert_allclose(last(p, "fedavg:weighting=uniform", EXACT).params["x"], [0.15, 0.2, 0], rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_an_empty_cohort_gets_noise_too():
-    p = problem()
+    p = stepping()
     algorithm = built(p, "fedavg:weighting=uniform", f"dp:clip=1,noise=1,{FIXED}")
     assert algorithm.steps_without_clients
     empty = p._replace(schedule=((-1, -1),))
@@ -132,7 +126,7 @@ def test_an_empty_cohort_gets_noise_too():
 
 
 def test_bytes_are_those_of_the_step_and_with_a_quantile_those_of_norm_and_bit():
-    p = testing.quadratic([1.0], [[1.0] * 3], np.zeros(3), steps=1, lr=1.0, schedule=[(0,)])
+    p = stepping(np.ones((1, 3)))
     p = p._replace(setting=p.setting._replace(num_clients=5))
     count = lambda *texts: communication(built(p, "fedavg:weighting=uniform", *texts), p.variables.params, p.store)
     assert count(EXACT) == count()

@@ -11,6 +11,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from tests import golden_problems as golden
 from tests.algorithms.identities import problem, same
+from tests.problems import built
 
 pytestmark = pytest.mark.usefixtures("double")
 ROUNDS = 8
@@ -20,7 +21,7 @@ def trained(base, *texts, watch=(), variant="partial"):
     """Returns (algorithm, run after every round)."""
     p = problem(variant)
     p = p._replace(setting=p.setting._replace(num_rounds=ROUNDS))
-    algorithm = p.build(base, *(wrappers.WRAPPERS.build(text, p.setting) for text in texts))
+    algorithm = built(p, base, *texts)
     watched = observers.build_all(watch, p.setting)
     runs = testing.trajectory(p, algorithm, ROUNDS, watched)
     return runs, [engine.read_out(algorithm, watched, run) for run in runs]

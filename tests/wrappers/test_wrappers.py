@@ -13,13 +13,10 @@ from fedwin.core import Setting
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms.identities import leaves
+from tests.problems import built
 from tests.refusals import refused
 
 SETTING = Setting(10, 2, 100)
-
-
-def built(p, choice, *texts):
-    return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
 
 
 @pytest.mark.parametrize("placement", ["post", "pre"])
@@ -27,8 +24,8 @@ def test_ima_averages_statistics_like_parameters(placement):
     p = testing.classification(shuffle=False)
     p = p._replace(setting=p.setting._replace(num_rounds=4))
     # From round 1 on the window holds two aggregates; round 0 is the base method's.
-    ima = WRAPPERS.build(f"ima:window=2,start=1,schedule=none,reset=none,placement={placement}", p.setting)
-    base, averaged = (testing.trajectory(p, p.build("fedavg", *w), 2) for w in ((), (ima,)))
+    ima = f"ima:window=2,start=1,schedule=none,reset=none,placement={placement}"
+    base, averaged = (testing.trajectory(p, built(p, "fedavg", *texts), 2) for texts in ((), (ima,)))
     np.testing.assert_array_equal(leaves(averaged[0].stats), leaves(base[0].stats))
     expected = (leaves(base[0].stats) + leaves(base[1].stats)) / 2
     np.testing.assert_allclose(leaves(averaged[1].stats), expected, rtol=1e-6)
@@ -46,8 +43,8 @@ def small(rounds):
 @pytest.mark.parametrize("choice", ["adabest:eval_model=average", "feddyn:alpha=0.1,eval_model=average"])
 def test_ima_is_evaluated_in_place_of_the_base_methods_model(choice):
     p = small(5)
-    ima, one = (WRAPPERS.build(f"ima:window={w},start=2,schedule=none", p.setting) for w in (2, 1))
-    averaged, alone, base = p.build(choice, ima), p.build(choice, one), p.build(choice)
+    averaged, alone = (built(p, choice, f"ima:window={w},start=2,schedule=none") for w in (2, 1))
+    base = p.build(choice)
     shown = lambda algorithm, run: leaves(engine.read_out(algorithm, {}, run)["model"])
     runs, plain = testing.trajectory(p, averaged, 5), testing.trajectory(p, base, 5)
     assert np.abs(shown(base, plain[4]) - leaves(plain[4].params)).max() > 1e-3
