@@ -10,7 +10,6 @@ import pytest
 
 import fedwin
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import set_fields
@@ -79,8 +78,8 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
     # Five clients are padded to three chunks of two; a message is a step and its weight.
     assert found.device["messages"] == 3 * 6 * (step + 4)
     large = dataclasses.replace(found, device=found.device | {"messages": 1 << 40})
-    with pytest.raises(UserError, match="messages: 1,024.0 GiB of .*; lower --clients_per_round, set --aggregate=mean"):
-        large.check_memory(Memory(1 << 34))
+    words = "messages: 1,024.0 GiB of .*; lower --clients_per_round, set --aggregate=mean"
+    refused(words, large.check_memory, Memory(1 << 34))
 
 
 @pytest.mark.parametrize(

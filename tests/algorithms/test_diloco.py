@@ -10,7 +10,6 @@ import pytest
 from fedwin import testing, tree
 from fedwin.algorithms.diloco import fragments_of
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.schedules import cosine
 from tests.algorithms import numpy_clients as clients
 from tests.refusals import refused
@@ -163,8 +162,8 @@ def test_layers_are_dealt_to_fragments():
     )
     assert by_name("strided") == {"block1": 0, "block2": 1, "block10": 0, "norm": 1}
     assert by_name("sequential") == {"block1": 0, "block2": 0, "block10": 1, "norm": 1}
-    with pytest.raises(UserError, match=r"fragments=5, but the model has 4 layers \(block1, block2, block10, norm\)"):
-        fragments_of(params, 5, "strided")
+    words = ["fragments=5, but the model has 4 layers (block1, block2, block10, norm)"]
+    refused(words, fragments_of, params, 5, "strided")
 
 
 def test_another_local_optimizer_trains_where_it_is_said_to():

@@ -13,7 +13,6 @@ from experiments.cli import jit_cache
 from fedwin import data
 from fedwin.data import cache, example_source, integrity
 from fedwin.data.federation import federate
-from fedwin.errors import UserError
 from tests.data.files import flip, refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=5,n=40"
@@ -234,8 +233,8 @@ def test_a_named_cache_directory_holds_the_cache_of_one_data_dir(tmp_path):
     one, other = npz(tmp_path / "one", 1), npz(tmp_path / "other", 2)
     prepare.prepare("npz", one, tmp_path / "cache")
     prepare.prepare("npz", one, tmp_path / "cache")
-    with pytest.raises(UserError, match="the cache of the files in .*one, not in .*other; use another --cache_dir"):
-        prepare.prepare("npz", other, tmp_path / "cache")
+    words = "the cache of the files in .*one, not in .*other; use another --cache_dir"
+    refused(words, prepare.prepare, "npz", other, tmp_path / "cache")
     assert (data.load("npz", tmp_path / "cache").train["x"] == 1).all()
     prepare.prepare("npz", other, tmp_path / "cache", force=True)
     assert (data.load("npz", tmp_path / "cache").train["x"] == 2).all()

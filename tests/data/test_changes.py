@@ -9,7 +9,6 @@ from fedwin import core, data, losses, testing
 from fedwin.data.changes import KEY, LEVEL, RUN, Changes
 from fedwin.data.long_tail import long_tail, most_of_class
 from fedwin.data.shifts import DRIFTS, SHIFTS
-from fedwin.errors import UserError
 from fedwin.testing.problems import KEY as RUN_KEY
 from fedwin.wrappers import ASYNCHRONOUS, asynchronous
 from tests.refusals import refused
@@ -158,5 +157,5 @@ def test_a_tail_that_loses_a_class_or_a_client_is_said_or_refused():
     refused("imbalance=5000 leaves no example of class 7", long_tailed, "iid", 5, 5000.0)
     y = np.repeat([0, 1], [8, 4])
     own = data.from_arrays(np.zeros((12, 1)), y, np.zeros((1, 1)), y[:1], clients=[*map(str.encode, "aaaaaaaabcde")])
-    with pytest.raises(UserError, match=r"client [bcde] has no examples \(2 of 5 .*; lower imbalance=3"):
-        data.make_partition(own, "natural", None, 0, imbalance=3.0)
+    words = r"client [bcde] has no examples \(2 of 5 .*; lower imbalance=3"
+    refused(words, data.make_partition, own, "natural", None, 0, imbalance=3.0)

@@ -63,6 +63,6 @@ def test_checkpoints_that_may_not_be_written_are_found_before_the_first_round(be
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(dir))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", denied)
-    with pytest.raises(UserError, match="run/checkpoints can't be written .Permission denied.; make it writable"):
-        run_in(BASE, directory, num_rounds=1)
+    words = "run/checkpoints can't be written .Permission denied.; make it writable"
+    refused(words, run_in, BASE, directory, num_rounds=1)
     assert calls.tree_of(directory) == files

@@ -7,7 +7,6 @@ import pytest
 
 from fedwin import losses
 from fedwin.core import Variables
-from fedwin.errors import UserError
 from fedwin.models import ADAPTATIONS, build, lora
 from tests.models.networks.common import batch_of, drawn, run
 from tests.refusals import refused
@@ -102,8 +101,8 @@ def test_a_classifier_trained_in_full(network):
     fresh = lora(network, Variables(unknown), rank=1, full="classifier").init(jax.random.key(3)).params["classifier"]
     own = network.init(jax.random.key(3)).params["classifier"]
     jax.tree.map(np.testing.assert_array_equal, fresh, own)
-    with pytest.raises(UserError, match="no 'classifier/bias', which is frozen; take all of its .*full=classifier"):
-        lora(network, Variables(unknown), rank=1)
+    words = "no 'classifier/bias', which is frozen; take all of its .*full=classifier"
+    refused(words, lora, network, Variables(unknown), rank=1)
 
 
 def test_what_cannot_be_adapted_is_one_line(network):

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import fedwin
-from fedwin.errors import UserError
 from fedwin.runs.run import prepare_and_check
+from tests.refusals import refused
 from tests.small_runs import lines, run_in, small
 from tests.wrappers.test_accounting import needs_package
 
@@ -96,8 +96,8 @@ def test_what_does_not_count_is_said(changes, reason, parents):
     ids=str,
 )
 def test_what_has_no_epsilon_is_refused(changes, parents):
-    with pytest.raises(UserError, match="dp accounts for all rounds, and .* start from a private run on the same"):
-        guarantee(parents, **FORK | changes)
+    words = "dp accounts for all rounds, and .* start from a private run on the same"
+    refused(words, guarantee, parents, **FORK | changes)
 
 
 @pytest.mark.slow

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from fedwin import engine, observers, testing, wrappers
+from fedwin import engine, observers, testing
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
+from fedwin.wrappers import WRAPPERS
 from tests import golden_problems as golden
 from tests.algorithms.identities import problem, same
 from tests.problems import built
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 ROUNDS = 8
@@ -110,5 +111,5 @@ def test_clients_train_from_the_mix_and_the_server_steps_from_its_own_model(text
 
 
 def test_ima_with_feedback_refuses_to_mix_before_the_server():
-    with pytest.raises(UserError, match="feedback=0.5 mixes server models; with placement=pre, leave it out"):
-        wrappers.WRAPPERS.build("ima:placement=pre,feedback=0.5", problem("partial").setting)
+    words = "feedback=0.5 mixes server models; with placement=pre, leave it out"
+    refused(words, WRAPPERS.build, "ima:placement=pre,feedback=0.5", problem("partial").setting)

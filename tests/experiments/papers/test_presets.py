@@ -11,7 +11,6 @@ from experiments.papers.catalogue import item
 from experiments.papers.cell_flags import cell_of, config_of, flag_text
 from fedwin import data
 from fedwin.algorithms import ALGORITHMS
-from fedwin.errors import UserError
 from fedwin.models import MODELS
 from fedwin.runs.choices import check_choices
 from fedwin.wrappers import WRAPPERS
@@ -39,8 +38,8 @@ def test_files_name_files_and_presets_but_not_themselves(tmp_path):
     write("circle", "--flagfile=way")
     write("way", "--flagfile=circle")
     for name, last in (("circle", "way"), ("way", "circle")):
-        with pytest.raises(UserError, match=f"flagfile={name}: it is named again by .*{last}; remove that line"):
-            presets.expanded(str(tmp_path / name))
+        words = f"flagfile={name}: it is named again by .*{last}; remove that line"
+        refused(words, presets.expanded, str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", presets.names())

@@ -10,7 +10,6 @@ from experiments import records
 from experiments.papers.catalogue import item
 from experiments.reproduction import page, request, results, work
 from fedwin import data
-from fedwin.errors import UserError
 from tests.experiments.reproduction.fakes import RUN, record
 from tests.refusals import refused
 
@@ -67,9 +66,9 @@ def test_paper_scale_needs_the_complete_data(kept, tmp_path, monkeypatch, capsys
         monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
     assert work.missing("digits", "", "trend") == ""
     table = item("survey/table1")
-    with pytest.raises(UserError, match="refused.*needs the complete data set; digits .* has 700 of 1,400 training"):
-        one = {table.name: table.cells("paper")[:1]}
-        request.Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], one)
+    asked, one = request.Request("paper", tmp_path, seeds=(0,), afresh=True), {table.name: table.cells("paper")[:1]}
+    words = "refused.*needs the complete data set; digits .* has 700 of 1,400 training"
+    refused(words, asked.execute, [table], one)
     assert capsys.readouterr().out.count("refused: ") == 1
     refused("is not stored.*digits has 700 of 1,400", kept, "paper")
     assert kept("trend")
@@ -86,6 +85,6 @@ def test_the_installed_package_is_never_written_to(monkeypatch, tmp_path):
 
 def test_without_stored_results_nothing_is_drawn(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    with pytest.raises(UserError, match="there are no stored results of scale trend.*repository"):
-        request.Request(from_results=True, out_dir=tmp_path).check()
+    asked = request.Request(from_results=True, out_dir=tmp_path)
+    refused("there are no stored results of scale trend.*repository", asked.check)
     refused("there are no stored results", page.pages, tmp_path)
