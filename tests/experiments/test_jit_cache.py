@@ -1,7 +1,6 @@
 """The cache of compiled programs: location, pruning and reuse."""
 
 import os
-import subprocess
 import sys
 import warnings
 
@@ -9,6 +8,7 @@ import jax
 import pytest
 
 from experiments.cli import jit_cache
+from tests.programs import output_of
 
 
 @pytest.fixture
@@ -88,5 +88,4 @@ def test_a_short_run_on_digits_imports_neither_scikit_learn_nor_matplotlib():
         "import sys, experiments.train; from fedwin import data; data.load('digits'); "
         "print([name for name in ('sklearn', 'matplotlib', 'tensorflow', 'fedjax', 'haiku') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    assert output_of(sys.executable, "-c", code).strip() == "[]"

@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +14,7 @@ from experiments.papers import presets
 from experiments.papers.remarks import lines_of
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
+from tests.programs import output_of
 
 ROOT = readme.README.parent
 TEXT = readme.README.read_text()
@@ -64,14 +63,6 @@ def block(name, language):
     return next(found[1] for text in PAGES.values() if (found := re.search(pattern, text, re.S)))
 
 
-def execute(folder, *command):
-    """Runs a command in a folder, as a user of the checkout would."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
 def test_the_own_algorithm_is_short_and_passes_the_contract_suite(monkeypatch):
     """As far as compiling one loop goes; all of the suite, by the command that the README gives: slow."""
     code = block("own algorithm", "python")
@@ -90,10 +81,10 @@ def test_the_own_algorithm_is_short_and_passes_the_contract_suite(monkeypatch):
 @pytest.mark.slow
 def test_the_own_algorithm_passes_the_whole_contract_suite_and_trains(tmp_path):
     (tmp_path / "my_methods.py").write_text(block("own algorithm", "python"))
-    execute(tmp_path, sys.executable, "my_methods.py")
+    output_of(sys.executable, "my_methods.py", cwd=tmp_path)
     program, *arguments = shlex.split(block("own algorithm command", "bash"))
     assert program == "fedwin"
-    execute(tmp_path, sys.executable, "-m", "experiments", *arguments, "--num_rounds=2", "--out_dir=run")
+    output_of(sys.executable, "-m", "experiments", *arguments, "--num_rounds=2", "--out_dir=run", cwd=tmp_path)
     config = json.loads(next((tmp_path / "run").rglob("config.json")).read_text())
     assert "fedema" in json.dumps(config) and (tmp_path / "run").is_dir()
 
@@ -101,7 +92,7 @@ def test_the_own_algorithm_passes_the_whole_contract_suite_and_trains(tmp_path):
 @pytest.mark.slow
 def test_the_fedjax_program_runs_and_learns(tmp_path):
     (tmp_path / "program.py").write_text(block("fedjax program", "python"))
-    lines = execute(tmp_path, sys.executable, "program.py").splitlines()
+    lines = output_of(sys.executable, "program.py", cwd=tmp_path).splitlines()
     assert len(lines) == 5 and float(lines[-1].rpartition(" ")[2]) > 0.8, lines
 
 

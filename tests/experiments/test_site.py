@@ -1,10 +1,8 @@
 """The documentation site: staged pages, the code of the how-to guides, the gallery, and Sphinx's strict build."""
 
 import importlib.util
-import os
 import re
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +14,7 @@ from experiments.reproduction import page as results_page
 from experiments.tools.site import staging
 from tests.experiments import test_guide
 from tests.experiments.viewer.runs_to_view import unpacked
+from tests.programs import output_of
 
 ROOT = readme.README.parent
 GUIDE = readme.GUIDE
@@ -70,7 +69,6 @@ def test_the_code_of_a_how_to_guide_parses(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_how_to_guide_runs(page, tmp_path):
     """Files that the page names are written first; Python blocks are one program, run where the first one stands."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "PYTHON": sys.executable}
     program, script = [], ["set -e", 'fedwin() { python -m experiments "$@"; }', 'python() { "$PYTHON" "$@"; }']
     for comment, language, code in blocks(page):
         if name := re.match(r"<!-- file: (\S+) -->", comment):
@@ -81,10 +79,7 @@ def test_the_code_of_a_how_to_guide_runs(page, tmp_path):
         else:
             script += [line for line in commands(code) if not NOT_RUN.search(line) and test_guide.installed(line)]
     (tmp_path / "program_of_the_page.py").write_text("\n".join(program))
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of("bash", "-c", "\n".join(script), cwd=tmp_path, MPLBACKEND="agg", PYTHON=sys.executable)
 
 
 @pytest.mark.parametrize(

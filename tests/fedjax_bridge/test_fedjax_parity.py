@@ -1,7 +1,5 @@
 """Parity with FedJAX's algorithms on the same batches, initial parameters and cohorts."""
 
-import pathlib
-import subprocess
 import sys
 
 import fedjax
@@ -12,8 +10,8 @@ from fedwin import testing
 from fedwin.fedjax_bridge import as_fedjax
 from fedwin.testing import compile_options
 from tests.fedjax_bridge import problem
+from tests.programs import output_of
 
-ROOT = pathlib.Path(__file__).parents[2]
 SAME = {
     "fedavg": "fedavg:server_lr=0.7",
     "fedprox": "fedprox:mu=0.5",
@@ -24,9 +22,7 @@ SAME = {
 
 def fedjaxs(folder, *names):
     """Returns name -> what FedJAX's algorithm computes in every round."""
-    command = [sys.executable, "-m", "tests.fedjax_bridge.fedjax_alone", str(folder / "params.npz"), *names]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of(sys.executable, "-m", "tests.fedjax_bridge.fedjax_alone", folder / "params.npz", *names)
     return np.load(folder / "params.npz")
 
 

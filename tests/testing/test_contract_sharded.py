@@ -1,25 +1,17 @@
 """Every method sharded over 4 and 8 devices, in separate processes."""
 
-import os
-import pathlib
-import subprocess
 import sys
 
 import pytest
 
 from fedwin.algorithms import ALGORITHMS
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.programs import output_of
 
 
 def run(devices, *choices):
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    # Other platforms than the CPU have as many devices as they have.
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "tests.testing.sharded_worker", str(devices), *choices]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [line.split()[0] for line in done.stdout.splitlines()]
+    # Other platforms than the CPU have as many devices as they have.
+    return [line.split()[0] for line in output_of(*command, JAX_PLATFORMS="cpu").splitlines()]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """A data set prepared by TensorFlow Datasets, read without TensorFlow."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from fedwin import data
 from fedwin.data.sources import cifar
 from tests.data.files import refused
+from tests.programs import output_of
 
 # 20 and 6 images of one gray value each but for a white corner; in a separate process, as a user would prepare it.
 PREPARE = """
@@ -54,7 +54,7 @@ for made in (builder("Tiny", 1), builder("Emnist", 1), builder("Cifar10", 3), bu
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tfds")
-    subprocess.run([sys.executable, "-c", PREPARE, str(folder)], check=True, capture_output=True)
+    output_of(sys.executable, "-c", PREPARE, folder)
     return folder
 
 

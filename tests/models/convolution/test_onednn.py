@@ -1,7 +1,6 @@
 """oneDNN's convolutions equal products of patches; where it cannot be called, one clause says why."""
 
 import os
-import subprocess
 import sys
 import unittest.mock
 
@@ -15,6 +14,7 @@ from fedwin import files
 from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn
 from fedwin.models.convolution.im2col import Geometry
 from fedwin.models.convolution.onednn import cpu_features
+from tests.programs import output_of
 from tests.refusals import disk_is_full
 
 NONE = ((0, 0), (0, 0))
@@ -263,12 +263,9 @@ print(len(misses))
 
 @pytest.mark.slow
 def test_programs_that_call_it_are_cached_across_starts(use_onednn, tmp_path):
-    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    starts = [
-        int(subprocess.run([sys.executable, "-c", STARTS], env=environment, capture_output=True, check=True).stdout)
-        for _ in range(2)
-    ]
-    assert starts[0] > 0 and starts[1] == 0
+    variables = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    first, second = (int(output_of(sys.executable, "-c", STARTS, **variables)) for _ in range(2))
+    assert first > 0 and second == 0
 
 
 def test_other_processors_and_systems_do_without(monkeypatch):
