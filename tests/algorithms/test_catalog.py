@@ -66,7 +66,7 @@ def test_a_status_is_backed_by_a_test():
     text = "".join(path.read_text() for path in (*files, golden / "golden_wima_ghb.json"))
     status = {name: entry.facts["status"] for name, entry in ALGORITHMS.entries.items()}
     assert set(status.values()) <= {"paper", "checked", "new"}
-    assert [name for name, said in status.items() if said != "new" and name not in text] == []
+    assert [name for name, said in status.items() if said != "new" and not re.search(rf"\b{name}\b", text)] == []
     assert [name for name, said in status.items() if said == "paper"] == ["agnostic"]  # test_fedjax_parity.py
 
 

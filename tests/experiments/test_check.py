@@ -10,6 +10,7 @@ from fedwin.registry import papers
 
 
 def test_the_commands_of_the_workflows_exist():
+    assert {"readthedocs", "wheel", "docs"} < check.jobs().keys()
     commands = list(itertools.chain(*check.jobs().values()))
     subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
     setup = (check.ROOT / "setup.cfg").read_text()
