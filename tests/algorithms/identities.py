@@ -31,8 +31,8 @@ def runs(choice, variant="partial", rounds=T):
     return testing.trajectory(p, p.build(choice), rounds)
 
 
-def models(choice, variant="partial", rounds=T):
-    return np.stack([golden.vector(run.params) for run in runs(choice, variant, rounds)])
+def models(choice, variant="partial"):
+    return np.stack([golden.vector(run.params) for run in runs(choice, variant)])
 
 
 def same(a, b, tolerance=1e-11):

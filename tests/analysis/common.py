@@ -16,10 +16,10 @@ def array(x):
     return jnp.asarray(x, float)
 
 
-def network(seed, scale=1.0, dtype=np.float32):
+def network(seed, scale=1.0):
     """A model of two leaves with a running statistic."""
     draw = RANDOM(seed).standard_normal
-    kernel, bias, mean = (jnp.asarray(scale * draw(shape), dtype) for shape in ((3, 4), (4,), (4,)))
+    kernel, bias, mean = (jnp.asarray(scale * draw(shape), np.float32) for shape in ((3, 4), (4,), (4,)))
     return Variables({"kernel": kernel, "bias": bias}, {"mean": mean})
 
 

@@ -6,13 +6,13 @@ from experiments import runs as runs_command
 from fedwin.callbacks import scores
 
 
-def summary(seeds=(0,), rounds=10, last=5, diverged=()):
+def summary(seeds=(0,), diverged=()):
     """Returns a summary as a run writes it."""
     metrics = {"accuracy": 0.5, "loss": 1.0}
     one = lambda seed: {
         "last": None if seed in diverged else {"model": metrics},
         "final": {"model": {"accuracy": 0.75, "loss": 0.5}},
-        "evaluations": min(last, rounds),
+        "evaluations": 5,
         "rounds_per_second": None if seed in diverged else 4.0,
         "diverged_at": 3 if seed in diverged else None,
     }
@@ -20,7 +20,7 @@ def summary(seeds=(0,), rounds=10, last=5, diverged=()):
     counts = {"seeds": len(kept), "of_seeds": len(seeds)}
     spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None, **counts}
     over = {"model": {name: spread(value) for name, value in metrics.items()}}
-    return {"num_rounds": rounds, "last_rounds": last, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
+    return {"num_rounds": 10, "last_rounds": 5, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
 
 
 def test_one_seed_needs_no_column_of_seeds():

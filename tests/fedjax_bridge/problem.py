@@ -56,8 +56,8 @@ def sample_batch():
     return {"x": jnp.zeros((1, FEATURES)), "y": jnp.zeros(1, jnp.int32)}
 
 
-def sampler(data, clients=4, seed=0):
-    return fedjax.client_samplers.UniformGetClientSampler(data, clients, seed)
+def sampler(data, clients=4):
+    return fedjax.client_samplers.UniformGetClientSampler(data, clients, seed=0)
 
 
 def flat(params) -> np.ndarray:

@@ -99,10 +99,9 @@ def wait_for(process: subprocess.Popen, directory: pathlib.Path, seed: int, roun
         time.sleep(0.005)
 
 
-def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int, delay: float = 0.0) -> bool:
-    """Kills a process after the checkpoint of a round and a delay in seconds; returns whether it was still running."""
+def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> bool:
+    """Kills a process after the checkpoint of a round; returns whether it was still running."""
     wait_for(process, directory, seed, round)
-    time.sleep(delay)
     running = process.poll() is None
     process.kill()
     process.communicate()

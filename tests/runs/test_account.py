@@ -35,14 +35,14 @@ def guarantee(parents, **changes):
     return prepare_and_check(config, None, None).plan.prepared.privacy
 
 
-def epsilon(*parts, delta=1e-3):
+def epsilon(*parts):
     """RDP of Poisson-sampled Gaussian rounds (noise, rate, count), composed by dp-accounting."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, rdp
 
     accountant = rdp.RdpAccountant()
     for noise, rate, count in parts:
         accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), count)
-    return pytest.approx(accountant.get_epsilon(delta), rel=1e-9)
+    return pytest.approx(accountant.get_epsilon(1e-3), rel=1e-9)
 
 
 FORK, WARM = {"fork_from": "{}/private@1"}, {"init_from": "{}/private@2"}

@@ -34,8 +34,8 @@ def jobs(seed, round, ids):
     return Jobs(CLOCKS.build("exponential:mean=2.0").seconds(seed, ids, load))
 
 
-def arrivals(size=SIZE, concurrency=CONCURRENCY, most=100, clients=K, dropout=0.0):
-    return sampling.asynchronous(clients, size, concurrency, most, dropout, 0.0, jobs)
+def arrivals(size=SIZE, concurrency=CONCURRENCY, most=100, dropout=0.0):
+    return sampling.asynchronous(K, size, concurrency, most, dropout, 0.0, jobs)
 
 
 class Reference:

@@ -20,6 +20,7 @@ from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import TimedRun, Timing
 from tests.misuse.calls import called, tree_of
 from tests.refusals import refused
+from tests.runs.disturbance import flags_of
 
 SMALL = dict(dataset="digits", model="digits_mlp:hidden=4", num_clients=20, clients_per_round=3, batch_size=16)
 
@@ -59,8 +60,7 @@ def test_what_a_device_refuses_is_told_with_a_remedy(tmp_path, monkeypatch):
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_module, "available", lambda: Memory(10**10, 2 * 10**10))
-    words = [f"--{name}={value}" for name, value in SMALL.items()]
-    ended = called("train", *words, "--num_rounds=70000", "--seeds=0,1", "--eval_every=100", "--dry_run")
+    ended = called("train", *flags_of(SMALL), "--num_rounds=70000", "--seeds=0,1", "--eval_every=100", "--dry_run")
     assert ended.status == 0 and not ended.lines, ended
     for start in ("fedavg on digits", "memory: examples", "plan: strategy ", "disk: checkpoints ", "expected: "):
         assert start in ended.out, ended.out
@@ -110,8 +110,7 @@ def test_a_seed_that_ended_has_nothing_left(at_once, rate, tmp_path):
 
 def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = [f"--{name}={value}" for name, value in SMALL.items() if name != "algorithm"]
-    words += ["--num_rounds=3", "--methods=fedavg", "--methods=fedavg --client_lr=0.2", "--dry_run"]
+    words = [*flags_of(SMALL), "--num_rounds=3", "--methods=fedavg", "--methods=fedavg --client_lr=0.2", "--dry_run"]
     ended = called("compare", *words)
     assert ended.status == 0 and not ended.lines, ended
     assert ended.out.count("memory: ") == 1 and "[2/2] fedavg --client_lr=0.2\nas fedavg\n" in ended.out, ended.out

@@ -24,27 +24,27 @@ FIXED = "neighbors=replace_one"
 EXACT = f"dp:clip=1,noise=0,{FIXED}"
 
 
-def last(p, choice, *texts, rounds=1):
-    return testing.trajectory(p, built(p, choice, *texts), rounds)[-1]
+def one_round(p, choice, *texts):
+    return testing.trajectory(p, built(p, choice, *texts), 1)[-1]
 
 
 @pytest.mark.usefixtures("double")
 def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
     p, members = stepping(schedule=[(0, 2, 3)]), [0, 2, 3]
     bounded = STEPS[members] * np.minimum(1, 1 / np.linalg.norm(STEPS[members], axis=1))[:, None]
-    ours = last(p, "fedavg:weighting=uniform,server_lr=0.5", EXACT)
+    ours = one_round(p, "fedavg:weighting=uniform,server_lr=0.5", EXACT)
     np.testing.assert_allclose(ours.params["x"], 0.5 * bounded.sum(0) / len(members), rtol=1e-12)
     # Of a cohort of one client under an expected size of |S|, the denominator stays |S|.
     fewer = p._replace(schedule=((0,),))
     algorithm = built(p, "fedavg:weighting=uniform", EXACT)
-    run = last(fewer, lambda setting, solve: algorithm)
+    run = one_round(fewer, lambda setting, solve: algorithm)
     np.testing.assert_allclose(run.params["x"], bounded[0] / len(members), rtol=1e-12)
 
 
-def wide(clients=4, size=20_000):
-    """Clients that do not move, so that the model is the sum of the noise."""
-    p = testing.quadratic([0.0] * clients, np.zeros((clients, 1)), [0.0], steps=1, lr=1.0, schedule=[range(clients)])
-    return p._replace(variables=Variables({"a": jnp.zeros(size), "x": jnp.zeros(1), "z": jnp.zeros((size // 10, 10))}))
+def wide():
+    """Four clients that do not move, so that the model is the sum of the noise."""
+    params = {"a": jnp.zeros(20_000), "x": jnp.zeros(1), "z": jnp.zeros((2_000, 10))}
+    return stepping(np.zeros((4, 1)))._replace(variables=Variables(params))
 
 
 def idle(setting, solve):
@@ -93,7 +93,7 @@ def test_the_norm_follows_the_quantile():
 
 @pytest.mark.slow
 def test_the_bits_have_their_noise_and_the_sum_has_more():
-    p = wide(size=20_000)
+    p = wide()
     text = f"dp:clip=1,noise=0.8,quantile=0.5,clip_lr=1,bit_noise=0.5,{FIXED}"
     runs = testing.trajectory(p, built(p, idle, text), 60)
     # Andrew et al., Theorem 1.
@@ -111,7 +111,7 @@ def test_the_bits_have_their_noise_and_the_sum_has_more():
 
 def test_a_step_that_is_not_finite_counts_as_zero():
     p = stepping(np.array([[np.inf, 1.0, 0.0], [0.3, 0.4, 0.0]]))
-    np.testing.assert_allclose(last(p, "fedavg:weighting=uniform", EXACT).params["x"], [0.15, 0.2, 0], rtol=1e-6)
+    np.testing.assert_allclose(one_round(p, "fedavg:weighting=uniform", EXACT).params["x"], [0.15, 0.2, 0], rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ from fedwin.data.sources import cifar
 from tests.data.files import COMPRESS, binary, planes, refused, taken, tarred
 
 
-def write_cifar10(folder, n=7, suffix=".bin", compress=""):
-    """Six files of n records in the binary or the python layout; returns name -> (labels, planes, content)."""
+def write_cifar10(folder, suffix=".bin", compress=""):
+    """Six files of seven records in the binary or the python layout; returns name -> (labels, planes, content)."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {}
     for i, name in enumerate([f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]):
-        labels, pixels = (np.arange(n) + i) % 10, planes(n, i)
+        labels, pixels = (np.arange(7) + i) % 10, planes(7, i)
         blob = pickle.dumps({b"labels": labels.tolist(), b"data": pixels, b"batch_label": b"b"}, protocol=2)
         blob = binary(labels, pixels) if suffix else blob
         (folder / (name + suffix + compress)).write_bytes(COMPRESS[compress](blob))

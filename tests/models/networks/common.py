@@ -30,8 +30,8 @@ def batch_of(shape, size=3, seed=0, vocab=80):
     return {"x": jnp.asarray(generator.standard_normal((size, *shape)), jnp.float32)}
 
 
-def images(size=3, side=8, channels=1, seed=0):
-    return batch_of((side, side, channels), size, seed)["x"]
+def images(size=3, side=8, channels=1):
+    return batch_of((side, side, channels), size)["x"]
 
 
 def run(model, variables, batch, seed=0, train=False):
