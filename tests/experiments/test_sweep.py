@@ -17,10 +17,10 @@ from fedwin.analysis import Interval
 from fedwin.files import locked, write_json
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.seeds import SeedRunner
 from tests.misuse import calls
 from tests.refusals import refused
+from tests.small_runs import lines
 
 FLAGS = f"{calls.SMALL} --num_rounds=3 --eval_every=2"
 
@@ -78,8 +78,8 @@ def test_what_another_process_is_at_is_left_to_it_and_taken_over(tmp_path, monke
     monkeypatch.setattr(sweeps, "finished_summary", known)
     monkeypatch.setattr(sweeps.time, "sleep", lambda seconds: seconds == sweeps.PAUSE and held.close())
     assert list(sweeps.run_all(configs)) == list(configs) and trained == [0.2, 0.1]
-    lines = ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
-    assert capsys.readouterr().out.splitlines() == lines
+    said = ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
+    assert capsys.readouterr().out.splitlines() == said
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_the_files_hold_grid_and_winner(swept):
     best, other = sorted(rows, key=lambda r: int(r["rank"]))
     assert (best["winner"], other["winner"]) == ("1", "0")
     assert float(best["val_accuracy"]) > float(other["val_accuracy"])
-    lines = read_lines(folder / "partition_seed_3_algorithm_fedavg" / "metrics.jsonl")
-    last = [line["model"]["val_accuracy"] for line in lines if line["round"] > 1]
+    evaluated = lines(folder / "partition_seed_3_algorithm_fedavg")
+    last = [line["model"]["val_accuracy"] for line in evaluated if line["round"] > 1]
     assert len(last) == 4 and float(rows[0]["val_accuracy"]) == pytest.approx(sum(last) / 4)
     # 4 bytes for each of (64 + 1) 8 + (8 + 1) 10 parameters, down and up, 2 clients, 3 rounds.
     assert float(rows[0]["megabytes_sent"]) == pytest.approx(4 * 610 * 2 * 2 * 3 / 1e6)
@@ -113,7 +113,7 @@ def test_the_files_hold_grid_and_winner(swept):
     averaged = "model: mean over the last 2 of 3 rounds (2 evaluations) and 2 seeds; final: the last evaluation"
     assert averaged in text and averaged in ended.out and "(n = 2)" in text and "+-" not in text + ended.out
     assert {(r["last_rounds"], r["of_rounds"], r["evaluations"]) for r in rows} == {("2", "3", "2")}
-    ends = [line["model"]["val_accuracy"] for line in lines if line["round"] == 3]
+    ends = [line["model"]["val_accuracy"] for line in evaluated if line["round"] == 3]
     assert float(rows[0]["val_accuracy_final"]) == pytest.approx(sum(ends) / 2)
     assert best["val_accuracy_half_width_95"] == ""
 
@@ -132,15 +132,13 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
     assert (folder / "sweep.csv").read_bytes() == before
     # Killed after the second round of the second seed.
     (directory / "summary.json").unlink()
-    lines = read_lines(directory / "metrics.jsonl")
+    whole = lines(directory)
     shutil.rmtree(directory / "checkpoints" / "seed_1" / "3")
-    begun = []
-    whole = SeedRunner.train
-    monkeypatch.setattr(SeedRunner, "train", lambda self: begun.append(self.program) or whole(self))
+    begun, train = [], SeedRunner.train
+    monkeypatch.setattr(SeedRunner, "train", lambda self: begun.append(self.program) or train(self))
     resumed = calls.called("sweep", *arguments)
     assert resumed.status == 0 and len({id(program) for program in begun}) == 1
-    plain = lambda lines: [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
-    assert plain(read_lines(directory / "metrics.jsonl")) == plain(lines)
+    assert lines(directory) == whole
 
 
 def test_a_finished_run_is_known_by_its_flags(swept, monkeypatch, capsys):

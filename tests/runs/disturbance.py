@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fedwin.runs.checkpoint import Checkpoints
-from tests.small_runs import lines
+from tests.small_runs import leaves, lines
 
 ROOT = pathlib.Path(__file__).parents[2]
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
@@ -25,17 +25,17 @@ TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
 
 def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]:
     """Returns leaves of the last checkpoints, evaluations and summary, without times."""
-    leaves: dict[str, np.ndarray] = {}
+    state: dict[str, np.ndarray] = {}
     for place in sorted((directory / "checkpoints").iterdir()):
         store = Checkpoints(place)
         arrays = store.load(store.rounds()[-1])[0]
-        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in arrays.items()}  # large ones are lazy
+        state |= {f"{place.name} {name}": np.asarray(value) for name, value in arrays.items()}  # large ones are lazy
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     del summary["traces"]
     for seed in summary["seeds"].values():
         for name in TIMES:
             del seed[name]
-    return leaves, sorted(lines(directory), key=lambda line: (line["seed"], line["round"])), summary
+    return state, sorted(lines(directory), key=lambda line: (line["seed"], line["round"])), summary
 
 
 def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
@@ -43,6 +43,23 @@ def assert_same_outcome(mine: pathlib.Path, theirs: pathlib.Path) -> None:
     (a, *rest), (b, *others) = outcome(mine), outcome(theirs)
     assert {name: leaf.tobytes() for name, leaf in a.items()} == {name: leaf.tobytes() for name, leaf in b.items()}
     assert rest == others
+
+
+def assert_same_state(mine: pathlib.Path, theirs: pathlib.Path, round: int) -> None:
+    """Two directories must have the same checkpoint of a round, to the bit.
+
+    Rows of clients that never took part, which are the first ones, are in that of a table on the device alone.
+    """
+    a, b = leaves(mine, round), leaves(theirs, round)
+    assert a.keys() == b.keys()
+    ids = [np.asarray(side.get("table.ids", ())) for side in (a, b)]
+    shared = np.intersect1d(*ids)
+    assert len(shared) == min(map(len, ids))
+    for name in a:
+        one, other = (np.asarray(side[name]) for side in (a, b))
+        if name.startswith("table.") and name != "table.total":
+            one, other = (rows[np.searchsorted(own, shared)] for rows, own in zip((one, other), ids))
+        assert one.shape == other.shape and one.tobytes() == other.tobytes(), name
 
 
 def assert_same_to_rounding(mine: pathlib.Path, theirs: pathlib.Path, seed: int, rtol: float, accuracy: float) -> None:

@@ -9,12 +9,11 @@ import fedwin
 from experiments.figures import probing
 from fedwin.runs.config import Config
 from fedwin.runs.directory import data_hashes, set_fields
-from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding
-from tests.small_runs import run_in, small
+from tests.small_runs import lines, run_in, small
 
 PLAIN = small(
     partition="dirichlet:alpha=10",
@@ -50,7 +49,7 @@ def test_vmapped_seeds_have_the_same_numbers(whole, tmp_path):
 
 def test_drift_and_tail_are_visible(whole):
     """The evaluation after the first round of a drift is of the new task."""
-    losses = {line["round"]: line["model"] for line in read_lines(whole[0] / "metrics.jsonl") if line["seed"] == 0}
+    losses = {line["round"]: line["model"] for line in lines(whole[0], seed=0)}
     for metric in ("loss", "val_loss"):
         assert losses[4][metric] > losses[3][metric] + 0.3 and losses[3][metric] < losses[1][metric]
     assert losses[3]["client_loss_weighted"] < losses[3]["val_loss"] + 0.3
@@ -64,7 +63,7 @@ def test_drift_and_tail_are_visible(whole):
 
 
 def test_figures_are_of_the_changed_data(whole):
-    logged = {line["round"]: line["model"] for line in read_lines(whole[0] / "metrics.jsonl") if line["seed"] == 0}
+    logged = {line["round"]: line["model"] for line in lines(whole[0], seed=0)}
     trained = fedwin.load(whole[0], round=6)
     right = lambda examples: np.argmax(trained.logits(examples["x"]), -1) == examples["y"]
     assert right(probing.examples(trained)).mean() == pytest.approx(logged[6]["accuracy"])
