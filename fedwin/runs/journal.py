@@ -60,10 +60,8 @@ class Journal:
     """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
     Args:
+      attendance: counts clients and bytes.
       rows: the seed's client table; needed with `checkpoints`.
-      bytes_per_round: (down, up) of one round.
-      attendance: counts clients and bytes where the size of cohorts varies, or None.
-      before: rounds that were completed, and the bytes that clients received and sent in them.
       saved: `saved_extra` of the checkpoint that the seed resumes from, the counts that a fork continues, or None.
       privacy: the guarantee of a private run, or None.
       stop: whether the seed ends at the first divergence.
@@ -81,13 +79,11 @@ class Journal:
     def __init__(
         self,
         seed: int,
+        attendance: Attendance,
         metrics_log: MetricsLog | None = None,
         checkpoints: Checkpoints | None = None,
         rows: ClientTable | None = None,
         *,
-        bytes_per_round: tuple[int, int] = (0, 0),
-        attendance: Attendance | None = None,
-        before: tuple[int, Sequence[int]] = (0, (0, 0)),
         saved: Extra | None = None,
         callbacks: RunCallbacks | None = None,
         privacy: Privacy | None = None,
@@ -96,7 +92,6 @@ class Journal:
     ):
         saved = saved or {}
         self.seed, self.metrics_log, self.checkpoints, self.rows = seed, metrics_log, checkpoints, rows
-        self.bytes_per_round, self.before = bytes_per_round, before
         self.attendance, self._loss = attendance, np.nan
         self.seconds, self.compile_seconds = saved.get("seconds", 0.0), saved.get("compile_seconds", 0.0)
         self.steady: tuple[int, float] = tuple(saved.get("steady", (0, 0.0)))
@@ -115,13 +110,6 @@ class Journal:
     def ended(self) -> bool:
         """Whether the seed trains no further."""
         return self.end is not None
-
-    def _bytes(self, after: int) -> Sequence[int]:
-        """Returns the bytes that clients received and sent in the first `after` rounds."""
-        if self.attendance is not None:
-            return self.attendance.bytes(after)
-        completed, counted = self.before
-        return [n + (after - completed) * each for n, each in zip(counted, self.bytes_per_round, strict=True)]
 
     def write_evaluation(
         self,
@@ -142,12 +130,11 @@ class Journal:
         if clients is not None:
             values = {name: {**metrics, **clients.metrics.get(name, {})} for name, metrics in values.items()}
         line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
-        down, up = self._bytes(after)
+        down, up = self.attendance.bytes(after)
         line |= {"train_loss": train_loss, "bytes_down": down, "bytes_up": up, "seconds": round(self.seconds, 3)}
         if self.simulated is not None:
             line["simulated_seconds"] = self.simulated.after(after)
-        if self.attendance is not None:
-            line |= self.attendance.evaluated(after)
+        line |= self.attendance.evaluated(after)
         if clients is not None:
             line["clients"] = digest_of(clients.table)
             if self.metrics_log is not None:
@@ -177,7 +164,7 @@ class Journal:
             self.steady = (self.steady[0] + count, self.steady[1] + seconds)
         with np.errstate(invalid="ignore"):  # an empty cohort's is 0 / 0
             loss = metrics["loss"].value if "loss" in metrics else np.full(len(flags), np.nan)
-        empty = np.zeros(count, bool) if self.attendance is None else self.attendance.is_empty(completed, count)
+        empty = self.attendance.is_empty(completed, count)
         for r in range(count):
             after = completed + r + 1
             values = None
@@ -199,7 +186,7 @@ class Journal:
             if stopped:
                 self.stopped_at = after
                 break
-        self._bytes(self.end or completed + count)  # its attendance is known from here on
+        self.attendance.bytes(self.end or completed + count)  # known from here on
         if not empty.all():
             self._loss = float(loss[:count][~empty][-1])
         return self._loss
@@ -231,9 +218,9 @@ class Journal:
             "steady": list(self.steady),
             "diverged_at": self.diverged_at,
             "stopped_at": self.stopped_at,
-            "bytes": self._bytes(completed),
+            "bytes": self.attendance.bytes(completed),
         }
-        if self.attendance is not None:
+        if self.attendance.varies:
             extra["attendance"] = self.attendance.state(completed)
         if self.simulated is not None:
             extra["simulated"] = self.simulated.state(completed)
@@ -264,11 +251,6 @@ class Journal:
         self.rows = None  # the next seed needs the memory
         if (watch := signals.active()) is not None:
             watch.mark_saved()
-
-    @property
-    def empty_rounds(self) -> int | None:
-        """Number of rounds without a participant so far; None where cohorts do not vary."""
-        return None if self.attendance is None else self.attendance.empty
 
     def flush(self) -> None:
         """Flushes written evaluations to disk."""
@@ -331,7 +313,7 @@ def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line]
         "diverged_at": journal.diverged_at,
         "divergence": None if journal.diverged_at is None else DIVERGENCE,
         **({} if journal.stopped_at is None else {"stopped_at": journal.stopped_at}),
-        **({} if journal.empty_rounds is None else {"empty_rounds": journal.empty_rounds}),
+        **({} if (empty := journal.attendance.empty_rounds) is None else {"empty_rounds": empty}),
         "wall_seconds": journal.seconds,
         **{name: own[-1][name] for name in ("simulated_seconds",) if name in own[-1]},
         "compile_seconds": journal.compile_seconds,

@@ -189,9 +189,9 @@ def _summary(
             say(f"seed {seed}: diverged in round {result.diverged_at}: {DIVERGENCE}.")
         if result.stopped_at is not None:
             say(f"seed {seed}: stopped early in round {result.stopped_at} of {program.prepared.config.num_rounds}.")
-        if result.empty_rounds:
+        if empty_rounds := result.attendance.empty_rounds:
             effect = "added noise alone" if program.prepared.privacy is not None else "left the model unchanged"
-            say(f"seed {seed}: no client took part in {result.empty_rounds} rounds, which {effect}.")
+            say(f"seed {seed}: no client took part in {empty_rounds} rounds, which {effect}.")
     lines = read_lines(directory / "metrics.jsonl")
     converged = {seed for seed, result in results.items() if result.diverged_at is None}
     for seed in sorted(converged & {line["seed"] for line in lines}):

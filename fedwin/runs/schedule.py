@@ -208,28 +208,32 @@ class CohortSchedule:
 
 
 class Attendance:
-    """Counts the clients of a seed's rounds and their bytes, where the number or the arrival of clients varies.
+    """Counts the clients of a seed's rounds and their bytes.
 
     Args:
       cohorts: cohorts of the seed.
       bytes_per_client: bytes that a client receives and sends in a round.
+      completed: rounds that were completed before.
+      before: bytes that clients received and sent in them.
       saved: `state` of the checkpoint that the seed continues from; None without one.
-      before: bytes that clients received and sent until then.
 
     Attributes:
-      empty: number of rounds without a participant so far.
+      varies: whether the number or the arrival of clients does; evaluations and checkpoints have the counts then.
     """
 
     def __init__(
         self,
         cohorts: CohortSchedule,
         bytes_per_client: tuple[int, int] = (0, 0),
-        saved: dict[str, Any] | None = None,
+        completed: int = 0,
         before: Sequence[int] = (0, 0),
+        saved: dict[str, Any] | None = None,
     ):
         self.cohorts, self.bytes_per_client = cohorts, bytes_per_client
+        self.varies = cohorts.sampler.varies or cohorts.sampler.timed
         state = saved or {}
-        self._rounds, self.empty, self._dropped = (state.get(name, 0) for name in ("rounds", "empty", "dropped"))
+        self._rounds = state.get("rounds", completed)
+        self._empty, self._dropped = state.get("empty", 0), state.get("dropped", 0)
         self._sizes: list[int] = list(state.get("sizes", ()))
         self._staleness: list[int] = list(state.get("staleness", ()))
         self._bytes = before
@@ -240,7 +244,7 @@ class Attendance:
             # A client that does not answer has received the model.
             clients = draw.received, answered + draw.dropped
             self._bytes = [n + m * each for n, m, each in zip(self._bytes, clients, self.bytes_per_client, strict=True)]
-            self.empty, self._dropped = self.empty + (answered == 0), self._dropped + draw.dropped
+            self._empty, self._dropped = self._empty + (answered == 0), self._dropped + draw.dropped
             self._sizes.append(answered)
             self._staleness += [] if draw.staleness is None else draw.staleness.tolist()
         self._rounds = max(self._rounds, completed)
@@ -251,7 +255,7 @@ class Attendance:
         return self._bytes
 
     def evaluated(self, completed: int) -> dict[str, Any]:
-        """Returns the attendance fields of an evaluation.
+        """Returns the attendance fields of an evaluation, {} where the clients do not vary.
 
         They are the empty rounds so far and the sizes of cohorts since the last evaluation; for an asynchronous run,
         the updates dropped so far and the mean and greatest staleness since then.
@@ -262,7 +266,12 @@ class Attendance:
         if staleness:
             late = {"mean_staleness": float(np.mean(staleness)), "greatest_staleness": max(staleness)}
             late["dropped_updates"] = self._dropped
-        return {"empty_rounds": self.empty, "cohort_sizes": sizes} | late
+        return {"empty_rounds": self._empty, "cohort_sizes": sizes} | late if self.varies else {}
+
+    @property
+    def empty_rounds(self) -> int | None:
+        """Number of rounds without a participant so far; None where the clients do not vary."""
+        return self._empty if self.varies else None
 
     def is_empty(self, completed: int, count: int) -> np.ndarray:
         """Returns which of the `count` rounds after the first `completed` have no participant, bool [count]."""
@@ -272,5 +281,5 @@ class Attendance:
         """Returns the counts after `completed` rounds as a checkpoint stores them, JSON data."""
         self._advance(completed)
         since = {"sizes": self._sizes} | ({"staleness": self._staleness} if self._staleness else {})
-        counts = {"rounds": self._rounds, "empty": self.empty}
+        counts = {"rounds": self._rounds, "empty": self._empty}
         return counts | since | ({"dropped": self._dropped} if self._dropped else {})

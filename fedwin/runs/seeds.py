@@ -185,21 +185,16 @@ class SeedRunner:
         rows: ClientTable | None = None,
     ) -> Journal:
         """Returns the journal of a seed that has completed some rounds; `saved` as in StartingState.extra."""
-        prepared, attendance, counts = self.program.prepared, None, saved.get("attendance", {})
-        (down, up), sampler = prepared.bytes_per_client, cohorts.sampler
-        before = saved["bytes"] if saved else (0, 0)
-        if sampler.varies or sampler.timed:
-            attendance = Attendance(cohorts, (down, up), counts, before)
+        prepared = self.program.prepared
+        bytes_before, counts = saved.get("bytes", (0, 0)), saved.get("attendance")
         if resumed:
             self.callbacks.resume(seed, lambda: self.metrics_log.lines(seed) if self.metrics_log else [])
         return Journal(
             seed,
+            Attendance(cohorts, prepared.bytes_per_client, completed, bytes_before, counts),
             self.metrics_log,
             checkpoints,
             rows,
-            bytes_per_round=(sampler.largest * down, sampler.largest * up),
-            attendance=attendance,
-            before=(completed, before),
             saved=saved,
             callbacks=self.callbacks,
             privacy=prepared.privacy,
@@ -286,7 +281,7 @@ class GroupJournal(Journal):
         rows: ClientTable,
         finals: Mapping[int, Checkpoints],
     ):
-        super().__init__(members[0].seed, metrics_log, checkpoints, rows, stop=members[0].stop)
+        super().__init__(members[0].seed, members[0].attendance, metrics_log, checkpoints, rows, stop=members[0].stop)
         self.members, self.finals = members, finals
 
     @property

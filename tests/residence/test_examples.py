@@ -19,7 +19,7 @@ from fedwin.residence import examples
 from fedwin.residence.rows import DeviceTable
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
-from fedwin.runs.schedule import CohortSchedule, Schedule
+from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 from fedwin.runs.train import Driver, train
 from fedwin.sampling import uniform_sampler
 from tests.data.files import flip, refused, write_cache
@@ -120,11 +120,11 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
 
     monkeypatch.setattr(jax, "device_get", fetch)
     source = examples.StreamedExamples(fed, 2, 2, Recording())
-    sampler = uniform_sampler(fed.num_clients, 2)
     schedule = Schedule(Config(num_rounds=6, final_evals=0, rounds_per_dispatch=source.rounds))
-    cohorts = CohortSchedule(fed, schedule, Strategy(), 0, sampler)
+    cohorts = CohortSchedule(fed, schedule, Strategy(), 0, uniform_sampler(fed.num_clients, 2))
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
-    train(Driver(run, dispatch, None, source, DeviceTable(fed.num_clients), cohorts), Journal(0), None, 0)
+    driver = Driver(run, dispatch, None, source, DeviceTable(fed.num_clients), cohorts)
+    train(driver, Journal(0, Attendance(cohorts)), None, 0)
     source.close()
     # The first two dispatches hold one round each, until the pace is known.
     assert len(events) == 12 and sum(kind == "launched" for kind, _ in events) == 4

@@ -54,9 +54,9 @@ def test_lines_are_truncated_by_seed_and_round_and_incomplete_ones_removed(tmp_p
     assert [step for tag, step in events(tmp_path, 1) if tag == "model/accuracy"] == [5, 10]
 
 
-def journal(diverged_at=None, stopped_at=None):
-    ends = {"diverged_at": diverged_at, "stopped_at": stopped_at}
-    return Journal(0, saved={"seconds": 1.0, "compile_seconds": 0.5, "steady": [1, 0.5], **ends})
+def journal(sampler=sampling.uniform_sampler(4, 1), stop=True, **ends):
+    cohorts = CohortSchedule(None, Schedule(Config(num_rounds=10)), Strategy(), 0, sampler)
+    return Journal(0, Attendance(cohorts), saved=ends, stop=stop)
 
 
 def evaluations(rounds, seed=0):
@@ -86,25 +86,24 @@ def test_a_fork_does_not_count_its_first_evaluation_which_is_of_its_parents_mode
 
 
 def test_clients_that_report_no_loss_have_none():
-    found = Journal(0)
+    found = journal()
     found.record(0, DispatchOutcome({}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1))
     assert found.lines[0]["train_loss"] is None and found.diverged_at is None
 
 
 def test_empty_rounds_are_those_until_a_seed_ends():
-    """The second of nine rounds alone has a client, and diverges; other seeds of the group train on."""
+    """The second of ten rounds alone has a client, and diverges; other seeds of the group train on."""
     sampler = sampling.Sampler(lambda seed, round: np.arange(int(round == 1)), 4, 1, 0, 0.5)
-    cohorts = CohortSchedule(None, Schedule(Config(num_rounds=9)), Strategy(), 0, sampler)
-    found = Journal(0, attendance=Attendance(cohorts))
+    found = journal(sampler)
     group, loss = GroupJournal({0: found}, None, None, None, {}), np.array([[np.nan], [np.inf], [np.nan]])
     group.record(0, DispatchOutcome({"loss": Mean(loss, np.ones_like(loss))}, {}, np.zeros(3, bool), 3))
-    assert (found.end, found.empty_rounds) == (2, 1)
+    assert (found.end, found.attendance.empty_rounds) == (2, 1)
     group.saved_extra(9)
-    assert found.empty_rounds == 1
+    assert found.attendance.empty_rounds == 1
 
 
 def test_a_seed_diverges_once_and_dispatches_that_compile_do_not_count_in_the_speed():
-    found, loss = Journal(0, stop=False), Mean(np.full(3, np.nan), np.ones(3))
+    found, loss = journal(stop=False), Mean(np.full(3, np.nan), np.ones(3))
     outcome = DispatchOutcome({"loss": loss}, {}, np.zeros(3, bool), 3, seconds=2.0)
     found.record(4, outcome)
     found.record(7, outcome._replace(compiling=1.0))

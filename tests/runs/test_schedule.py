@@ -41,6 +41,7 @@ def test_a_dropped_update_was_sent():
     sampler = sampling.Sampler(lambda seed, round: draw, 30, 2, 2, 2)
     cohorts = CohortSchedule(federation(30), schedule(3), Strategy(), 0, sampler)
     assert list(Attendance(cohorts, (10, 100)).bytes(3)) == [3 * 4 * 10, 3 * 3 * 100]
+    assert Attendance(cohorts, (10, 100), 3, (8, 6)).bytes(2) == (8, 6)  # ended in round 2, resumes after 3
 
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):
