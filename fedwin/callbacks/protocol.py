@@ -95,18 +95,17 @@ class RunCallbacks:
 
     Args:
       callbacks: in the order in which they are called; those of process 0 count.
-      listeners: called in process 0 with each new line of metrics.jsonl, such as trackers.
+      listener: called with each new line of metrics.jsonl.
 
     Attributes:
       may_stop: whether any callback may stop a seed; the same in all processes.
     """
 
     def __init__(
-        self, callbacks: Iterable[Callback] = (), num_rounds: int = 0, listeners: Iterable[Callable[[Line], None]] = ()
+        self, callbacks: Iterable[Callback], num_rounds: int, listener: Callable[[Line], object] = lambda line: None
     ):
-        first = multi_process.is_first()
-        self.callbacks, self.listeners = (tuple(callbacks), tuple(listeners)) if first else ((), ())
-        self.num_rounds = num_rounds
+        self.callbacks = tuple(callbacks) if multi_process.is_first() else ()
+        self.num_rounds, self.listener = num_rounds, listener
         self._active, self.may_stop = multi_process.broadcast_object(
             [bool(self.callbacks), any(callback.may_stop for callback in self.callbacks)]
         )
@@ -124,13 +123,12 @@ class RunCallbacks:
             multi_process.run_on_all(resume)
 
     def evaluated(self, line: Line) -> bool:
-        """Sends an evaluation to listeners and callbacks; returns whether the seed stops before its last round.
+        """Sends an evaluation to listener and callbacks; returns whether the seed stops before its last round.
 
         Raises:
           UserError: a callback raises an exception, or returns neither a bool nor None.
         """
-        for listener in self.listeners:
-            listener(line)
+        self.listener(line)
         if not self._active:
             return False
         # All of them, even after one that stops the seed.

@@ -236,7 +236,7 @@ class Tracking:
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Sends the summaries of the seeds that have been tracked in this process, and closes their runs."""
-        for seed, of_seed in summary["seeds"].items():
+        for seed, of_seed in summary.get("seeds", {}).items():  # a process that does not write has none
             self._finish(seed, summary_values(of_seed))
 
     def close(self) -> None:

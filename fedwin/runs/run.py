@@ -129,10 +129,12 @@ def _train(
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     directories.check_identity(identity)
     _print_header(checked, identity.fingerprint, say)
-    tracking = _tracking(config, directory, identity.fingerprint, closing)
+    flags = dataclasses.asdict(config) | {"fingerprint": identity.fingerprint, "directory": str(directory)}
+    tracking = Tracking(trackers.build_all(config.track) if multi_process.is_first() else {}, directory, flags)
+    closing.callback(tracking.close)
     rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule, config.early_stopping)]
     given = [*rule, *([] if on_eval is None else [on_eval])]
-    callbacks = RunCallbacks(given, config.num_rounds, [] if tracking is None else [tracking.line])
+    callbacks = RunCallbacks(given, config.num_rounds, tracking.line)
     summary = multi_process.broadcast_object(multi_process.run_on_all(lambda: _diverged(config, directory)))
     if summary:
         say(f"note: this run has ended and diverged; remove {directory} to train it again.")
@@ -142,8 +144,7 @@ def _train(
         program = Program(plan, test, callbacks.may_stop)
         results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
         summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
-    if tracking is not None:
-        tracking.summary(summary)
+    tracking.summary(summary)
     return summary
 
 
@@ -154,18 +155,6 @@ def _diverged(config: Config, directory: pathlib.Path) -> Summary:
         return {}
     summary = directories.verified_summary(directory)
     return summary if any(seed.get("diverged_at") is not None for seed in summary["seeds"].values()) else {}
-
-
-def _tracking(
-    config: Config, directory: pathlib.Path, fingerprint: str, closing: contextlib.ExitStack
-) -> Tracking | None:
-    """Starts the trackers of --track in process 0, and has them closed at the end."""
-    if not config.track or not multi_process.is_first():
-        return None
-    flags = dataclasses.asdict(config) | {"fingerprint": fingerprint, "directory": str(directory)}
-    started = Tracking(trackers.build_all(config.track), directory, flags)
-    closing.callback(started.close)
-    return started
 
 
 def _open(
