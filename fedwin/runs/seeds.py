@@ -115,38 +115,32 @@ class SeedRunner:
     def _start(
         self, seed: int, schedule: Schedule, checkpoints: Checkpoints, closing: contextlib.ExitStack
     ) -> tuple[StartingState, ClientTable]:
-        """Returns the state that a seed starts from, not placed, and its client table."""
+        """Returns the state that a seed starts from, not placed, the same in all processes, and its client table.
+
+        Removes evaluations of later rounds.
+        """
         program, plan = self.program, self.program.plan
         slots = plan.slots(schedule.longest)
         # On the device one row is enough to describe the table, which a checkpoint may replace.
         described = 1 if plan.table == "device" else slots
-        run = program.prepared.start(seed, described, window_rounds=schedule.window_rounds)
-        rows = closing.enter_context(contextlib.closing(program.rows(seed, run, slots, checkpoints)))
-        return self._same_in_all(seed, rows, checkpoints, run), rows
-
-    def _same_in_all(
-        self, seed: int, rows: ClientTable, checkpoints: Checkpoints, fresh: engine.RunState
-    ) -> StartingState:
-        """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
-
-        Args:
-          fresh: its state before the first round; one row of its table is enough.
-        """
+        fresh = program.prepared.start(seed, described, window_rounds=schedule.window_rounds)
+        rows = closing.enter_context(contextlib.closing(program.rows(seed, fresh, slots, checkpoints)))
         if multi_process.count() == 1:
-            return self._in_this_process(seed, rows, checkpoints, fresh)
+            return self._in_this_process(seed, rows, checkpoints, fresh), rows
         fresh = self._with_all_slots(seed, rows, fresh)
         start = multi_process.run_on_all(lambda: self._in_this_process(seed, rows, checkpoints, fresh))
         extra, resumed = multi_process.broadcast_object(start[1:])
         if not extra:
-            return start
+            return start, rows
         # Rows that are not on the devices stay in process 0.
         with_rows = isinstance(client_table_of(rows), DeviceTable)
         run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
-        return StartingState(run if with_rows else run._replace(table=fresh.table), extra, resumed)
+        return StartingState(run if with_rows else run._replace(table=fresh.table), extra, resumed), rows
 
     def _in_this_process(
         self, seed: int, rows: ClientTable, checkpoints: Checkpoints, fresh: engine.RunState
     ) -> StartingState:
+        """Returns the state that a seed starts from in this process; one row in the table of `fresh` is enough."""
         prepared, config = self.program.prepared, self.program.prepared.config
         if self.metrics_log is None:
             return StartingState(fresh, {})
