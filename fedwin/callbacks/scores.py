@@ -104,10 +104,7 @@ def number(value: float | None, digits: int) -> str:
 
 def final(summary: Summary, readout: str, metric: str) -> float | None:
     """Returns a metric at the last evaluation, the mean over seeds that did not diverge and have it; None if none."""
-    return mean_of(
-        None if entry["last"] is None else entry["final"].get(readout, {}).get(metric)
-        for entry in summary["seeds"].values()
-    )
+    return summary["over_seeds"].get(readout, {}).get(metric, {}).get("final")
 
 
 def evaluations(summary: Summary) -> int:

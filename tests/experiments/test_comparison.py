@@ -27,14 +27,14 @@ def summary(values):
     seeds = {
         seed: {
             "last": None if value is None else numbers(value),
-            "final": numbers(value or 0.0) | {"model": {"accuracy": 0.99, "loss": 0.1}},
             "evaluations": 5,
             "rounds_per_second": 4.0,
             "simulated_seconds": 10.0 + seed,
         }
         for seed, value in enumerate(values)
     }
-    return {"seeds": seeds, "over_seeds": numbers(0), "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
+    over = {name: dict.fromkeys(metrics, {"final": 0.99}) for name, metrics in numbers(0).items()}
+    return {"seeds": seeds, "over_seeds": over, "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ def summary(*accuracies, metric="accuracy", readout="model"):
     seeds = {
         seed: {
             "last": None if value is None else {readout: {metric: value}},
-            "final": {readout: {metric: value}},
             "evaluations": 2,
             "rounds_per_second": 2.0,
         }

@@ -7,17 +7,16 @@ from fedwin.callbacks import scores
 
 
 def summary(seeds=(0,), diverged=()):
-    """Returns a summary as a run writes it."""
+    """Returns what tables read of a summary."""
     metrics = {"accuracy": 0.5, "loss": 1.0}
     one = lambda seed: {
         "last": None if seed in diverged else {"model": metrics},
-        "final": {"model": {"accuracy": 0.75, "loss": 0.5}},
         "evaluations": 5,
         "rounds_per_second": None if seed in diverged else 4.0,
         "diverged_at": 3 if seed in diverged else None,
     }
     kept = [seed for seed in seeds if seed not in diverged]
-    counts = {"seeds": len(kept), "of_seeds": len(seeds)}
+    counts = {"final": 0.75 if kept else None, "seeds": len(kept), "of_seeds": len(seeds)}
     spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None, **counts}
     over = {"model": {name: spread(value) for name, value in metrics.items()}}
     return {"num_rounds": 10, "last_rounds": 5, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
