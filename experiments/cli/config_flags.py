@@ -7,7 +7,7 @@ from typing import Any
 from absl import flags
 
 from fedwin.errors import UserError
-from fedwin.runs.config import GROUPS, INTEGERS_IF_WHOLE, Config, default_of, integer_if_whole
+from fedwin.runs.config import GROUPS, Config, default_of
 
 from . import flag_errors
 
@@ -70,6 +70,6 @@ def read(field: dataclasses.Field, text: str) -> Any:
     kind = type(default_of(field))
     try:
         value = flags.BooleanParser().parse(text) if kind is bool else kind(text)
-        return integer_if_whole(value) if field.name in INTEGERS_IF_WHOLE else value
+        return getattr(Config(**{field.name: value}), field.name)
     except ValueError as error:
         raise UserError(flag_errors.message(f"flag --{flag_of(field.name)}={text}: {error}")) from error

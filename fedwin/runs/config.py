@@ -15,8 +15,6 @@ MOST = 2**31 - 1
 
 # Fields that are lists of integers.
 INTEGER_LISTS = ("seeds", "keep_rounds")
-# Numbers that are stored as integers where they are whole.
-INTEGERS_IF_WHOLE = ("local_epochs",)
 
 Optimizer = Literal["sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi", "muon"]
 
@@ -305,8 +303,8 @@ class Config(
             value = value.item() if isinstance(value, np.generic) else value
             if isinstance(value, (list, tuple)):  # a list that nobody else changes
                 value = [_integer(item) if field.name in INTEGER_LISTS else item for item in value]
-            elif field.name in INTEGERS_IF_WHOLE:
-                value = integer_if_whole(value)
+            elif field.name == "local_epochs":  # a whole number is stored as an integer
+                value = int(value) if isinstance(value, float) and value.is_integer() else value
             elif type(field.default) is float and type(value) is int and abs(value) <= MOST:
                 value = float(value)
             object.__setattr__(self, field.name, value)
@@ -377,11 +375,6 @@ def _integer(value: Any) -> object:
     # isdecimal accepts digits of other scripts, which int would read, too.
     is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20
     return int(value) if is_number or isinstance(value, np.integer) else value
-
-
-def integer_if_whole(value: object) -> object:
-    """Returns a float without fraction as an integer, anything else unchanged."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def default_of(field: dataclasses.Field) -> Any:
