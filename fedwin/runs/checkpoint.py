@@ -342,11 +342,6 @@ def named_leaves(state: PyTree) -> Leaves:
     return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
 
 
-def leaves_of(state: PyTree) -> dict[str, np.ndarray]:
-    """Returns name -> copy of the leaf of a state."""
-    return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(state).items()}
-
-
 def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
     """Rebuilds a state from its leaves, like a template, a state or its shapes; UserError if these differ.
 

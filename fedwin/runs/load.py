@@ -25,7 +25,7 @@ from fedwin.residence.rows import DeviceTable, InitialRows, saved_or_initial_row
 from fedwin.residence.saved import SavedTable, SnapshotRing, check_num_clients, has_all_clients, table_template
 from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Leaves, from_leaves, leaves_of, seed_checkpoints
+from fedwin.runs.checkpoint import Leaves, from_leaves, named_leaves, seed_checkpoints
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
@@ -199,7 +199,7 @@ def export(
         "std": numbers(dataset.std),
     }
     with jax_config.settings(trained.prepared.config.precision):
-        arrays = leaves_of(merged(trained.model, trained.variables))
+        arrays = named_leaves(merged(trained.model, trained.variables))
         if layout == "torch":
             arrays, source = interchange.convert(trained.model, arrays, metadata, out)
             metadata |= {"layout": layout, "source": source}

@@ -33,7 +33,7 @@ def test_a_state_survives_the_disk_bitwise_and_selected_rounds_are_kept(tmp_path
     back = checkpoint.from_leaves(leaves, state)
     assert (about["round"], about["seconds"], about["diverged_at"], about["format"]) == (5, 1.5, 3, 1)
     assert jax.tree.structure(back) == jax.tree.structure(state)
-    for a, b in zip(checkpoint.leaves_of(state).values(), checkpoint.leaves_of(back).values(), strict=True):
+    for a, b in zip(checkpoint.named_leaves(state).values(), checkpoint.named_leaves(back).values(), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
     store.close()
@@ -74,7 +74,7 @@ def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, state
     store.save(10, state, {})
     leaves, about = store.load(10)
     assert about["large"]
-    for name, value in checkpoint.leaves_of(state).items():
+    for name, value in checkpoint.named_leaves(state).items():
         np.testing.assert_array_equal(leaves[name], value)
     victim = largest_file(tmp_path / "c" / "10" / "large")
     data = bytearray(victim.read_bytes())
@@ -91,7 +91,7 @@ def test_a_seed_of_a_vmapped_group_is_a_part_of_its_state(tmp_path, state):
     for round, end in ((2, None), (4, 4)):
         of_seed = {"3": {"diverged_at": None}, "7": {"diverged_at": end}}
         store.save(round, group, {"seeds": [3, 7], "of_seed": of_seed})
-    own = checkpoint.leaves_of(state)
+    own = checkpoint.named_leaves(state)
     for seed, more in ((3, 0), (7, 1)):
         leaves, _ = seed_checkpoints(tmp_path, seed).load(2)
         np.testing.assert_array_equal(leaves["params.hidden"], own["params.hidden"] + more)
@@ -103,7 +103,7 @@ def test_a_seed_of_a_vmapped_group_is_a_part_of_its_state(tmp_path, state):
 
 def test_a_checkpoint_of_another_run_is_rejected(tmp_path, state):
     assert Checkpoints(tmp_path / "nothing").latest() is None
-    leaves = checkpoint.leaves_of(state)
+    leaves = checkpoint.named_leaves(state)
     refused("another model or algorithm", checkpoint.from_leaves, leaves, some_run("fedavg"))
     leaves["params.hidden"] = leaves["params.hidden"][:, :3]
     refused("params.hidden", checkpoint.from_leaves, leaves, state)
@@ -113,12 +113,12 @@ def test_only_rings_that_nothing_has_left_are_resized():
     state = window.init(4, (3,))
     template = lambda slots: {"observers": {"wima": state._replace(ring=np.zeros((slots, 4), np.float32))}}
     for t in range(4):
-        leaves = checkpoint.leaves_of({"observers": {"wima": state}})
+        leaves = checkpoint.named_leaves({"observers": {"wima": state}})
         found = checkpoint.with_resized_rings(leaves, template(6))
         assert found["observers.wima.ring"].shape == ((6, 4) if t <= 3 else (4, 4))
         shorter = checkpoint.with_resized_rings(leaves, template(2))["observers.wima.ring"]
         assert shorter.shape == ((2, 4) if t <= 1 else leaves["observers.wima.ring"].shape)
         np.testing.assert_array_equal(shorter[:1], leaves["observers.wima.ring"][:1])
         state = window.push(state, np.full(4, t + 1.0, np.float32), (3,))
-    full = checkpoint.leaves_of({"observers": {"wima": state}})
+    full = checkpoint.named_leaves({"observers": {"wima": state}})
     assert checkpoint.with_resized_rings(full, template(6)) == full

@@ -8,7 +8,7 @@ import pytest
 
 import fedwin
 from fedwin.models import interchange
-from fedwin.runs.checkpoint import leaves_of
+from fedwin.runs.checkpoint import named_leaves
 from fedwin.runs.prepare import prepare
 from fedwin.runs.start import init_source
 from tests.refusals import refused
@@ -26,7 +26,7 @@ def test_a_file_has_the_read_out_and_everything_to_apply_it(finished, file):
     run = finished[0]
     trained = fedwin.load(run, 1, 8, "wima3")
     found = interchange.read(file)
-    for name, value in leaves_of(trained.variables).items():
+    for name, value in named_leaves(trained.variables).items():
         np.testing.assert_array_equal(found.arrays[name], value)
     about = found.metadata
     expected = dict(seed=1, round=8, readout="wima3", num_classes=10, input_shape=[8, 8, 1])
@@ -67,7 +67,7 @@ def test_existing_files_and_what_a_run_does_not_have_are_refused(finished, file,
 def initial_parameters(text):
     """Returns name -> value of the parameters that a run with this --init_from begins with, and what it says."""
     prepared = prepare(dataclasses.replace(SMALL, init_from=str(text)))
-    return leaves_of({"params": prepared.start(0, 1).params}), str(prepared.initial[0])
+    return named_leaves({"params": prepared.start(0, 1).params}), str(prepared.initial[0])
 
 
 @pytest.mark.parametrize("part", ["features", "classifier"])

@@ -12,7 +12,7 @@ import fedwin
 from fedwin import data
 from fedwin.core import Variables
 from fedwin.observers.registry import Average
-from fedwin.runs.checkpoint import Checkpoints, leaves_of
+from fedwin.runs.checkpoint import Checkpoints, named_leaves
 from fedwin.runs.directory import Identity
 from fedwin.runs.prepare import prepare, seed_keys
 from fedwin.runs.start import WarmStart, init_source
@@ -99,7 +99,7 @@ def test_every_seed_begins_with_all_of_its_own(tmp_path):
         Checkpoints(tmp_path / "checkpoints" / f"seed_{seed}").save(1, moved, {})
     prepared = prepare(dataclasses.replace(SMALL, init_from=f"{tmp_path}@1", seeds=[0, 1]))
     for seed in (0, 1):
-        mine, theirs = leaves_of({"params": prepared.start(seed, 1).params}), leaves(tmp_path, 1, seed)
+        mine, theirs = named_leaves({"params": prepared.start(seed, 1).params}), leaves(tmp_path, 1, seed)
         assert len(mine) == 4
         for name, leaf in mine.items():
             np.testing.assert_array_equal(leaf, theirs[name])

@@ -14,7 +14,7 @@ import pytest
 from fedwin import models
 from fedwin.core import Variables
 from fedwin.models import interchange, layers
-from fedwin.runs.checkpoint import leaf_name, leaves_of
+from fedwin.runs.checkpoint import leaf_name, named_leaves
 from tests.models.networks.common import run
 from tests.refusals import refused
 
@@ -98,7 +98,7 @@ def test_a_state_dict_gives_pytorchs_logits(case, tmp_path):
     note = load(path, model, shape, str(map)).note
     assert ("dense1 CHW -> HWC" in note) == (case == "lenet5") and "OIHW -> HWIO" in note
     # The reverse: the very state dict, under the network's own names.
-    state, source = convert(model, leaves_of(variables), shape)
+    state, source = convert(model, named_leaves(variables), shape)
     for name, value in state_of(known["shapes"]).items():
         module, _, leaf = name.rpartition(".")
         own = next((names[m] + module[len(m) :] for m in names if f"{module}.".startswith(f"{m}.")), module)

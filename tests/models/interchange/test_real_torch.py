@@ -6,7 +6,7 @@ import pytest
 
 from fedwin import models
 from fedwin.models import interchange
-from fedwin.runs.checkpoint import leaves_of
+from fedwin.runs.checkpoint import named_leaves
 from tests.models.interchange.test_parameters import CASES, convert, examples, golden, state_of
 
 torch = pytest.importorskip("torch", reason="needs torch, which is no dependency")
@@ -48,7 +48,7 @@ def test_the_printed_module_with_the_exported_file_computes_the_same(name, shape
     random = np.random.default_rng(0)
     noisy = lambda value: value + 0.1 * random.uniform(size=value.shape).astype(np.float32)
     variables = jax.tree.map(noisy, model.init(jax.random.key(0)))
-    state, source = convert(model, leaves_of(variables), shape, path)
+    state, source = convert(model, named_leaves(variables), shape, path)
     interchange.write(path, state, {"layout": "torch"})
     exec(compile(source, "model.py", "exec"), known := {})
     x = random.uniform(size=(3, *shape)).astype(np.float32)
