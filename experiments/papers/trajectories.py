@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.directory import hash_of, jsonable, set_fields
+from fedwin.runs.directory import hash_of, set_fields
 
 from ..cli import config_flags
 
@@ -78,7 +78,7 @@ class Run:
         skipped = {*EVALUATION, *EXECUTION}
         decisive = {name: value for name, value in self.config().decisive().items() if name not in skipped}
         start = None if self.parent is None else (self.parent.run.key, self.parent.round, self.parent.part)
-        return hash_of(jsonable([set_fields(decisive), start]), size=6)
+        return hash_of([set_fields(decisive), start], size=6)
 
     @property
     def num_rounds(self) -> int:

@@ -364,7 +364,7 @@ class Config(
         return dataclasses.replace(self, final_evals=min(100, max(1, self.num_rounds // 4)))
 
     def decisive(self) -> dict[str, Any]:
-        """Returns the fields that affect results, resolved: all but the operational ones."""
+        """Returns the fields that affect results, resolved, JSON data: all but the operational ones."""
         config = self.resolved()
         return {f.name: getattr(config, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
 

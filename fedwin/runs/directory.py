@@ -55,11 +55,6 @@ def hash_of(value: object, size: int = 8) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()
 
 
-def jsonable(value: Any) -> Any:
-    """Returns a value as it comes back from a JSON file."""
-    return json.loads(json.dumps(value))
-
-
 def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields that hashes include: a new field at its default changes no hash."""
     omitted = {field.name: default_of(field) for field in dataclasses.fields(Config)} | {"final_evals": 100}
@@ -155,7 +150,7 @@ def identity(
     text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
     normalization = f"mean {text(dataset.mean)}, std {text(dataset.std)}"
     recorded = environment(device.platform, convolves) | {"normalisation": normalization}
-    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
+    return Identity(config.decisive(), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
 
 
 def check_flags(config: Config) -> None:
@@ -334,7 +329,7 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
         return None
     config_file = read_config(directory)
     previous = config_file.identity.config
-    for name, value in jsonable(config.decisive()).items():
+    for name, value in config.decisive().items():
         if previous[name] != value:
             remedy = "use the same flags to resume it, or another --out_dir"
             if name == "num_rounds" and value > previous[name]:
