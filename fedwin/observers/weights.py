@@ -46,13 +46,6 @@ def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
     return found
 
 
-def weights_name(weights: Weights) -> list[str]:
-    """Returns the parts that weights add to the name of a read-out: none, or one."""
-    if isinstance(weights, str):
-        return [] if weights == "uniform" else [weights]
-    return ["-".join(f"{c:g}" for c in weights)]
-
-
 def age_weights(weights: str | tuple[float, ...], window: int, filled, dtype):
     """Returns c_0 .. c_{W-1} of a window that holds n <= W models, [W]; they sum to 1, those of no model are 0.
 

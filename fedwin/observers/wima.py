@@ -11,20 +11,21 @@ from fedwin import window as windows
 from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, ReadOut
-from fedwin.observers.weights import Weights, age_weights, parse_weights, weights_name
+from fedwin.observers.weights import age_weights, parse_weights
 from fedwin.registry.ranges import PositiveInt
 
 Part = Literal["all", "classifier", "features"]
 
 
-def wima_name(window: int, part: str = "all", weights: Weights = "uniform") -> str:
-    """Returns the name of the read-out of a WIMA choice; arguments as in ReadOut.
+def wima_name(window: int, part: str = "all", weights: str = "uniform") -> str:
+    """Returns the name of the read-out of a WIMA choice; arguments as in `wima_reading`.
 
     Example:
       >>> wima_name(50), wima_name(100, "classifier"), wima_name(20, weights="cosine")
       ('wima50', 'wima100_classifier', 'wima20_cosine')
     """
-    return "_".join((f"wima{window}", *weights_name(weights), *([] if part == "all" else [part])))
+    named = [text for text, default in ((weights, "uniform"), (part, "all")) if text != default]
+    return "_".join([f"wima{window}", *named])
 
 
 def select(mask, chosen, rest):
