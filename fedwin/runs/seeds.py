@@ -252,7 +252,8 @@ class SeedRunner:
             run = run._replace(table=run.table.rows)
         for seed in seeds:
             log.truncate_after(seed, saved["round"])
-        self.say(f"{seeds_label(seeds)}: resuming after round {saved['round']}")
+        if saved["round"] < prepared.config.num_rounds:
+            self.say(f"{seeds_label(seeds)}: resuming after round {saved['round']}")
         return strategy.place(run, strategy.placement(run)), saved
 
 
