@@ -21,7 +21,7 @@ Weights = str | Sequence[float]
 
 
 def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
-    """Returns the weights of a window of W models as a name, 'uniform' for all that are equal, or as W numbers.
+    """Returns the weights of a window of W models as a name, 'uniform' for its synonym 'linear', or as W numbers.
 
     Raises:
       UserError: an unknown name, a wrong number of weights, one that is not finite, or a sum of 0.
