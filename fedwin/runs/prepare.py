@@ -29,7 +29,7 @@ from fedwin.losses import LOSSES
 from fedwin.models import MODELS, Model
 from fedwin.personalization import Personalizer
 from fedwin.personalization import build_all as build_personalizers
-from fedwin.registry import Choice, Registry, parse
+from fedwin.registry import Registry, parse
 from fedwin.runs import directory as directories
 from fedwin.runs.choices import (
     algorithm_choice,
@@ -328,14 +328,6 @@ def _with_attackers(federations: dict[int, Federation], attack: Attack) -> dict[
     return {seed: marked(seed, each) for seed, each in federations.items()}
 
 
-def _algorithm(
-    choice: Choice, around, robust: tuple[Attack, Aggregator, Changes], setting: core.Setting, solver: local.Solver
-) -> core.Algorithm:
-    built = ALGORITHMS.build(choice, setting, solver)
-    attack, aggregator, changes = robust
-    return changes.applied(aggregated(attacked(wrappers.wrapped(built, around), attack), aggregator))
-
-
 def prepare(config: Config, dataset: Dataset | None = None, model: Model | None = None) -> PreparedRun:
     """Reads the data and builds the objects of a run; UserError if parts don't fit. Arguments as for `fedwin.run`.
 
@@ -376,13 +368,14 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
     preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
     loss = LOSSES.build(config.loss, network)
     solver = wrappers.wrapped_solver(_solver(config, config.num_rounds, loss, federations, preparation), around)
-    robust = ATTACKS.build(config.attack, setting), AGGREGATORS.build(config.aggregate, setting)
-    _check_private(around, *robust)
-    if robust[0].trigger is not None:
-        robust[0].trigger.check(x.shape[1:], shape)
+    attack, aggregator = ATTACKS.build(config.attack, setting), AGGREGATORS.build(config.aggregate, setting)
+    _check_private(around, attack, aggregator)
+    if attack.trigger is not None:
+        attack.trigger.check(x.shape[1:], shape)
     changed = {seed: functools.partial(changes.of_federation, *_data_keys(config, seed)) for seed in config.seeds}
-    federations = {seed: changed[seed](each) for seed, each in _with_attackers(federations, robust[0]).items()}
-    algorithm_of = functools.partial(_algorithm, algorithm_choice(config), around, (*robust, changes))
+    federations = {seed: changed[seed](each) for seed, each in _with_attackers(federations, attack).items()}
+    method = lambda *parts: wrappers.wrapped(ALGORITHMS.build(algorithm_choice(config), *parts), around)
+    algorithm_of = lambda *parts: changes.applied(aggregated(attacked(method(*parts), attack), aggregator))
     watching = observers.build_all(config.observe, setting)
     check_training(config, config.observe, config.num_rounds)
     early = stopping.build(config.early_stopping, config.eval_val, dataset.task) if config.early_stopping else None
@@ -399,7 +392,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         observers=watching,
         federations=federations,
         solver=solver,
-        attack=robust[0],
+        attack=attack,
         normalize=augment.normalizer(dataset.mean, dataset.std, augmentation),
         initial=initial,
         stopping_rule=early,
