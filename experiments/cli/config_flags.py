@@ -69,7 +69,7 @@ def read(field: dataclasses.Field, text: str) -> Any:
     """Returns the value of a field, not of a list, as its flag parses it; raises UserError for text of another type."""
     kind = type(default_of(field))
     try:
-        value = flags.BooleanParser().parse(text) if kind is bool else kind(text)
+        value: Any = flags.BooleanParser().parse(text) if kind is bool else kind(text)
         return getattr(Config(**{field.name: value}), field.name)
     except ValueError as error:
         raise UserError(flag_errors.message(f"flag --{flag_of(field.name)}={text}: {error}")) from error
