@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, fact_of
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition
 from fedwin.data.example_source import feature_digest
 from fedwin.registry.choices import Choice
 
@@ -17,7 +17,9 @@ def full_size(choice: str | Choice) -> FullSize:
       >>> full_size("mnist_writers")
       FullSize(train=60000, test=10000, clients=539)
     """
-    return fact_of(DATASETS.check(choice), "full")
+    choice = DATASETS.check(choice)
+    full = DATASETS.entries[choice.name].facts["full"]
+    return full(DATASETS.options(choice.name) | choice.params) if callable(full) else full
 
 
 def describe_subset(choice: str | Choice, dataset: Dataset) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
-from fedwin.registry import Choice, Registry
+from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, check_values
 
 # Feature -> array, memory map or `example_source.Images`.
@@ -191,14 +191,13 @@ class FullSize(NamedTuple):
 
 
 # Loaders: builder(data_dir, *, option=...) -> Dataset. data_dir is the folder of the files, or a parent of it; missing
-# or damaged files raise UserError. Facts that a loader may state about its data set, `full` and `downloads` also as
-# functions from all its parameters:
+# or damaged files raise UserError. Facts that a loader may state about its data set:
 #   title, flag: its title in the guide's table, and the flag if it is more than the name; untitled ones have no row.
 #   how: how to obtain its files; sizes: clients / training examples / test examples.
-#   full: FullSize of the complete data set.
+#   full: FullSize of the complete data set, or a function from all parameters of the loader to it.
 #   classes: number of classes of a classification, for chance; None: not stated.
 #   prepared, cache: measured time of `fedwin prepare`, and size of the cache.
-#   downloads: URLs of its files.
+#   downloads: URLs of its files; variants: parameters -> URLs, for choices that read other files.
 #   by_hand: files that can't be downloaded automatically, and where to find them.
 #   checksums: file -> (kind, checksum). A name with a compression suffix stands for the file as it is distributed, one
 #     without for the decoded content, however it is stored.
@@ -235,16 +234,10 @@ DATASETS = Registry(
     prepared="",
     cache="",
     downloads=(),
+    variants=(),
     by_hand="",
     checksums=(),
 )
-
-
-def fact_of(choice: Choice, name: str) -> Any:
-    """Returns a fact about the data set of a choice, which may depend on its parameters."""
-    fact = DATASETS.entries[choice.name].facts[name]
-    return fact(DATASETS.options(choice.name) | choice.params) if callable(fact) else fact
-
 
 # Partitioners: builder(dataset, num_clients, seed, *, option=...) -> Partition; they split the training examples over
 # num_clients = K clients with a seed >= 0, and raise UserError if there are too few examples or labels to do so.

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 from fedwin import registry
-from fedwin.data.dataset import fact_of
+from fedwin.data.dataset import DATASETS
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
 
@@ -21,8 +21,12 @@ def download_urls(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
     Kind and checksum are None if none is published; there is no file if none can be downloaded automatically.
     """
     choice = registry.parse(text)
+    facts = DATASETS.entries[choice.name].facts
+    urls = facts["downloads"]
+    for key, variant_urls in dict(facts["variants"]).items():
+        if registry.parse(f"{choice.name}:{key}").params.items() <= choice.params.items():
+            urls = variant_urls
     published = checksums.published_checksums(choice.name)
-    urls = fact_of(choice, "downloads")
     return tuple((url, *published.get(url.rsplit("/", 1)[-1], (None, None))) for url in urls)
 
 

@@ -129,7 +129,7 @@ def test_a_choice_downloads_the_files_that_it_reads():
 def test_downloads_have_the_checksums_of_their_data_set():
     known = 0
     for name, entry in data.DATASETS.entries.items():
-        for text in (name, "landmarks:small=true") if name == "landmarks" else (name,):
+        for text in (name, *(f"{name}:{params}" for params in dict(entry.facts["variants"]))):
             known += sum(kind is not None for _, kind, _ in download.download_urls(text))
         for kind, checksum in dict(entry.facts["checksums"]).values():
             assert len(checksum) == {"md5": 32, "sha256": 64}[kind]

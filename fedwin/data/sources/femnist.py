@@ -16,6 +16,7 @@ from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 
 FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"
 DOMAINS = ("high_school", "census")
+SIDES = ("train", "test")
 
 
 def quantize(pixels, paper: int) -> np.ndarray:
@@ -63,17 +64,12 @@ def domains(natural: Partition) -> Partition:
     return natural._replace(domain=np.where((writer >= 2100) & (writer <= 2599), 0, 1).astype(np.int32))
 
 
-def names_of(infix: str) -> tuple[str, ...]:
-    """Returns the names of FedJAX's files, of 'emnist' or 'emnist_digitsonly'."""
-    return tuple(f"federated_{infix}_{side}.sqlite" for side in ("train", "test"))
-
-
 def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     """Loads 'femnist' or 'femnist_digits' in the first form found below data_dir, or in the given one."""
     infix, names = ("emnist_digitsonly", DIGITS) if name == "femnist_digits" else ("emnist", CHARACTERS)
     to_examples = functools.partial(convert, paper, len(names))
     folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
-    paths = files.locate_all(folders, *names_of(infix))
+    paths = files.locate_all(folders, *(f"federated_{infix}_{side}.sqlite" for side in SIDES))
     if form != "leaf" and paths:
         streams: list = [(sqlite.read(path, convert=to_examples), path) for path in paths]
     elif form != "fedjax" and (leaf_folders := leaf.find(data_dir, "femnist*")):
@@ -96,7 +92,8 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     sizes="3,400 / 671,585 / 77,483",
     full=FullSize(671_585, 77_483, 3400),
     prepared="not measured: file not available",
-    downloads=lambda params: tuple(FEDJAX + name for name in names_of("emnist") if params["form"] != "leaf"),
+    downloads=tuple(f"{FEDJAX}federated_emnist_{side}.sqlite" for side in SIDES),
+    variants={"form=leaf": ()},
 )
 def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in FedJAX's files.
@@ -118,7 +115,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     full=FullSize(341_873, 40_832, 3383),
     prepared="1.4 s (the 20 writers)",
     cache="1.6 MiB",
-    downloads=lambda params: tuple(FEDJAX + name for name in names_of("emnist_digitsonly") if params["form"] != "leaf"),
+    downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),
 )
 def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
     """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files."""

@@ -155,7 +155,6 @@ def natural(users: list[str]) -> Partition:
 
 LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
 SMALL = "https://storage.googleapis.com/tff-datasets-public/"
-SMALL_NAMES = ("mini_gld_train_split.csv", "mini_gld_test.csv")
 
 
 @DATASETS.register(
@@ -165,7 +164,8 @@ SMALL_NAMES = ("mini_gld_train_split.csv", "mini_gld_test.csv")
     sizes="1,262 / 164,172 / those in `test.csv`",
     full=lambda params: FullSize(23_080, None, 233) if params["small"] else FullSize(164_172, None, 1_262),
     prepared="not measured: file not available",
-    downloads=lambda params: tuple(SMALL + name for name in SMALL_NAMES) if params["small"] else (LISTS,),
+    downloads=(LISTS,),
+    variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
     by_hand="the images <image_id>.jpg named in the lists, from "
     "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
     checksums={
@@ -184,7 +184,7 @@ def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, s
 
     Source: https://arxiv.org/abs/2003.08082.
     """
-    names = SMALL_NAMES if small else ("federated_train.csv", "test.csv")
+    names = ("mini_gld_train_split.csv", "mini_gld_test.csv") if small else ("federated_train.csv", "test.csv")
     found = find("landmarks", data_dir, ("landmark*", "gld*"), (names,), ("user_id",), LISTS)
     return load("landmarks", *found, size, resize, 203 if small else 2028)
 
