@@ -383,7 +383,7 @@ class Setting(NamedTuple):
 
 
 def stats_shapes(setting: Setting) -> PyTree:
-    """Returns the shapes of the model's statistics, BatchNorm's; () without a model, or for one without any."""
+    """Returns the shapes of the model's statistics, BatchNorm's; () without a model, empty for one without any."""
     return () if setting.model is None else jax.eval_shape(lambda: setting.model.init(jax.random.key(0)).stats)
 
 

@@ -53,8 +53,8 @@ def compute(
         raise UserError("labels: name a partition, such as dirichlet:alpha=0.1, or a run.")
     panels = []
     for label, counts in histograms.items():
-        shown = list(clients or range(min(CLIENTS, len(counts))))
-        if min(shown) < 0 or max(shown) >= len(counts):
+        shown = list(clients) or list(range(min(CLIENTS, len(counts))))
+        if not shown or min(shown) < 0 or max(shown) >= len(counts):
             raise UserError(f"labels: '{label}' has the clients 0..{len(counts) - 1}.")
         panels.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
     return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": panels}

@@ -18,7 +18,7 @@ from ..cli.requirements import training
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Checkpoint, Run
-from ..records import Json
+from ..records import DEFAULTS, Json
 from .results import Results, covers, curves
 
 # Rounds between checkpoints; a run that is forked has one at the fork, too.
@@ -260,7 +260,7 @@ class RunDirectory:
 def _config_of(directory: pathlib.Path) -> Json:
     """Returns the recorded fields of Config of a run directory; {} if it has none."""
     try:
-        return dict(parse_json((directory / "config.json").read_bytes())["config"])
+        return DEFAULTS | parse_json((directory / "config.json").read_bytes())["config"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -281,7 +281,7 @@ def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_a
             config = _config_of(path)
             if config and covers(config, task.fields()):  # finished ones come last and take precedence
                 seeds = tuple(int(seed) for seed in path.name.partition("-seed")[2].split("-"))
-                at_once = config.get("seeds_at_once", 1)  # it resumes as it was started
+                at_once = config["seeds_at_once"]  # it resumes as it was started
                 existing |= dict.fromkeys(seeds, RunDirectory(task, seeds, path, parent_of(seeds[0]), at_once))
         for unit in {id(existing[seed]): existing[seed] for seed in sorted(task.seeds & existing.keys())}.values():
             assigned |= dict.fromkeys(unit.seeds, unit)

@@ -85,7 +85,7 @@ def class_means(features, labels, num_classes, mask=None):
 
 
 def with_batch(epoch: Epoch, means, present, ends, beta, divide) -> Epoch:
-    """Returns the state after a batch with the results of `class_means`, which may be the last one of its epoch.
+    """Returns the state after a batch, the last one of its epoch if `ends`, given its `class_means`.
 
     At the end of an epoch, A_i changes as in `fedfa`; a class that no batch contained keeps its row.
     """
@@ -196,7 +196,7 @@ def fedfa(
 
     def client(down, c):
         losses.check_one_class(c.examples["y"], "fedfa", "choose another --algorithm")
-        params, anchors = down
+        params, anchors = down  # the losses use these anchors during the whole round; A_i changes in the carry alone
         calibrates = c.round >= calibration_start
 
         def term(output, batch):

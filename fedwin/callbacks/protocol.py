@@ -95,7 +95,7 @@ class RunCallbacks:
 
     Args:
       callbacks: in the order in which they are called; those of process 0 count.
-      listener: called with each new line of metrics.jsonl.
+      listener: called with each new line of metrics.jsonl, in every process.
 
     Attributes:
       may_stop: whether any callback may stop a seed; the same in all processes.

@@ -83,12 +83,13 @@ class Partition(NamedTuple):
         return Partition(self.order[places], offset, ids=pick(self.ids), domain=pick(self.domain))
 
     def where(self, kept: np.ndarray) -> "Partition":
-        """Returns the clients with those examples whose places in `order` are in a mask, bool [n]; some may have none.
+        """Returns the clients with the examples of those places in `order` that are true in a mask, bool [n].
 
-        In the report, 'sizes' are the new ones, and 'histogram' and 'left_out' are absent.
+        Some may have none. The report has their 'sizes', and what remains true of them.
         """
         offset = offsets(kept)[self.offset]
-        report = {name: value for name, value in self.report.items() if name not in ("histogram", "left_out")}
+        lasting = ("partition", "chosen_from", "path")
+        report = {name: value for name, value in self.report.items() if name in lasting}
         return self._replace(order=self.order[kept], offset=offset, report=report | {"sizes": np.diff(offset)})
 
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:

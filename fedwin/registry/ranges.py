@@ -167,7 +167,7 @@ def check_value(name: str, annotation: Any, value: Any) -> None:
     """Raises UserError unless a value is of the type, or a subclass, and in the range of an annotation."""
     accepted = Values(_kinds(annotation))
     plain = next((kind(value) for kind in (bool, int, float, str) if isinstance(value, kind)), value)
-    if not any(kind.holds(plain) for kind in accepted.kinds):
+    if accepted.kinds and not any(kind.holds(plain) for kind in accepted.kinds):
         raise UserError(f"{name}={value!r} {accepted.refusal(plain)}")
     check_size(name, plain)
 

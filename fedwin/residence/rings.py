@@ -290,7 +290,7 @@ class OffloadedModels:
         def read(some: slice) -> Records:
             if snapshot is None:
                 return [np.asarray(leaf[some]) for leaf in leaves]
-            return read_slots(snapshot, *some.indices(self.length)[:2])  # a record at once, not leaf by leaf
+            return read_slots(snapshot, *some.indices(self.length)[:2])  # all fields of a record at once
 
         self.offload.restore(snapshot, np.arange(self.length), read)
         return with_old_models(saved, run.state.own)

@@ -41,15 +41,17 @@ class SnapshotRing(Lazy):
         self.shape, self.dtype, self.snapshot, self.number = shape, np.dtype(dtype), snapshot, number
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
-        if self.snapshot is None:
-            return np.zeros((stop - start, *self.shape[1:]), self.dtype)
-        return read_slots(self.snapshot, start, stop)[self.number]
+        rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
+        if self.snapshot is not None:
+            places = self.snapshot.places(start, stop)
+            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[self.number]
+        return rows
 
 
 def read_slots(snapshot: Snapshot, start: int, stop: int) -> Records:
     """Returns the slots start to stop - 1 of a ring buffer, arrays [n, ...] per field; zeros where it has no record."""
     slots = snapshot.layout.blank(stop - start)
-    places = np.flatnonzero((snapshot.ids >= start) & (snapshot.ids < stop))
+    places = snapshot.places(start, stop)
     for field, values in zip(slots, snapshot.read(places), strict=True):
         field[snapshot.ids[places] - start] = values
     return slots

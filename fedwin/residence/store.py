@@ -108,6 +108,10 @@ class Snapshot:
         if size < (self.entries["slot"].max(initial=-1) + 1) * self.layout.nbytes:
             raise UserError(f"the records in {root} are damaged.")
 
+    def places(self, start: int, stop: int) -> np.ndarray:
+        """Returns the places in `ids` of the records whose numbers are start to stop - 1, int [n]."""
+        return np.arange(*np.searchsorted(self.ids, (start, stop)))
+
     def read(self, places: np.ndarray | slice) -> Records:
         """Returns records as arrays [n, ...], one per field; `places` are those in `ids`.
 

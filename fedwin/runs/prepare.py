@@ -374,8 +374,9 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         attack.trigger.check(x.shape[1:], shape)
     changed = {seed: functools.partial(changes.of_federation, *_data_keys(config, seed)) for seed in config.seeds}
     federations = {seed: changed[seed](each) for seed, each in _with_attackers(federations, attack).items()}
-    method = lambda *parts: wrappers.wrapped(ALGORITHMS.build(algorithm_choice(config), *parts), around)
-    algorithm_of = lambda *parts: changes.applied(aggregated(attacked(method(*parts), attack), aggregator))
+    method = lambda setting, solve: wrappers.wrapped(ALGORITHMS.build(algorithm_choice(config), setting, solve), around)
+    served = lambda setting, solve: aggregated(attacked(method(setting, solve), attack), aggregator)
+    algorithm_of = lambda setting, solve: changes.applied(served(setting, solve))
     watching = observers.build_all(config.observe, setting)
     check_training(config, config.observe, config.num_rounds)
     early = stopping.build(config.early_stopping, config.eval_val, dataset.task) if config.early_stopping else None

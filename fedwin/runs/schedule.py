@@ -218,7 +218,7 @@ class Attendance:
       saved: `state` of the checkpoint that the seed continues from; None without one.
 
     Attributes:
-      varies: whether the number or the arrival of clients does; evaluations and checkpoints have the counts then.
+      varies: whether the number or the arrival of clients varies; if so, evaluations and checkpoints have the counts.
     """
 
     def __init__(
@@ -262,11 +262,13 @@ class Attendance:
         """
         self._advance(completed)
         sizes, self._sizes, staleness, self._staleness = self._sizes, [], self._staleness, []
+        if not self.varies:
+            return {}
         late = {}
         if staleness:
             late = {"mean_staleness": float(np.mean(staleness)), "greatest_staleness": max(staleness)}
             late["dropped_updates"] = self._dropped
-        return {"empty_rounds": self._empty, "cohort_sizes": sizes} | late if self.varies else {}
+        return {"empty_rounds": self._empty, "cohort_sizes": sizes} | late
 
     @property
     def empty_rounds(self) -> int | None:

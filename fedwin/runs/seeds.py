@@ -252,7 +252,8 @@ class SeedRunner:
             run = run._replace(table=run.table.rows)
         for seed in seeds:
             log.truncate_after(seed, saved["round"])
-        if saved["round"] < prepared.config.num_rounds:
+        goes_on = any(of_seed["stopped_at"] is None for of_seed in saved["of_seed"].values())
+        if saved["round"] < prepared.config.num_rounds and goes_on:
             self.say(f"{seeds_label(seeds)}: resuming after round {saved['round']}")
         return strategy.place(run, strategy.placement(run)), saved
 
@@ -276,6 +277,7 @@ class GroupJournal(Journal):
         rows: ClientTable,
         finals: Mapping[int, Checkpoints],
     ):
+        # Its members count clients and bytes: the attendance given here is not read.
         super().__init__(members[0].seed, members[0].attendance, metrics_log, checkpoints, rows, stop=members[0].stop)
         self.members, self.finals = members, finals
 

@@ -124,6 +124,7 @@ def test_a_choice_downloads_the_files_that_it_reads():
     assert names("landmarks") == names("landmarks:size=64") == ["landmarks-user-160k.zip"]
     assert names("landmarks:small=true,size=64") == ["mini_gld_train_split.csv", "mini_gld_test.csv"]
     assert names("femnist:paper=1") == names("femnist") and names("femnist:form=leaf") == names("pacs") == []
+    assert names("femnist_digits:form=leaf") == []
 
 
 def test_downloads_have_the_checksums_of_their_data_set():

@@ -31,7 +31,7 @@ def write_entry(folder, rounds=BETTER, every=20, flags=(), device="cpu x2", seco
             sent = {"bytes_up": 1e6 * round, "bytes_down": 1e6 * round}
             lines.append({"seed": seed, "round": round, "model": {"accuracy": accuracy}, **sent})
     about = {**record.about, "device": device}
-    about["config"] = {**record.config, "num_rounds": 400, "local_epochs": 2.0, **config}
+    about["config"] = {**record.about["config"], "num_rounds": 400, "local_epochs": 2.0, **config}
     ends = {"seeds": {str(seed): {"wall_seconds": seconds} for seed in range(len(rounds))}}
     records.write(folder / "runs.tar.xz", records.Record(about, lines, ends if finished else None))
 

@@ -16,9 +16,10 @@ def summary(seeds=(0,), diverged=()):
         "diverged_at": 3 if seed in diverged else None,
     }
     kept = [seed for seed in seeds if seed not in diverged]
-    counts = {"final": 0.75 if kept else None, "seeds": len(kept), "of_seeds": len(seeds)}
-    spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None, **counts}
-    over = {"model": {name: spread(value) for name, value in metrics.items()}}
+    counts = {"seeds": len(kept), "of_seeds": len(seeds)}
+    spread = lambda mean, final: {"mean": mean, "std": 0.25 if len(kept) > 1 else None, "final": final, **counts}
+    finals = {"accuracy": 0.75, "loss": 0.5}
+    over = {"model": {name: spread(metrics[name], finals[name]) if kept else spread(None, None) for name in metrics}}
     return {"num_rounds": 10, "last_rounds": 5, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
 
 

@@ -136,6 +136,13 @@ def test_a_killed_group_resumes_to_the_same_bits_and_a_stopped_seed_stays_stoppe
     assert "seeds 1,0,2: round 12/12" in said.err and summary["traces"] == 1
 
 
+@pytest.mark.parametrize("last", [4, 12])
+def test_a_group_that_has_ended_does_not_resume(tmp_path, capfd, last):
+    config, stop = placed(SMALL, tmp_path / "run"), lambda round, *_: fedwin.STOP if round == last else None
+    ends = [fedwin.run(config, on_eval=stop)["seeds"][1].get("stopped_at", 12) for _ in range(2)]
+    assert ends == [last, last] and "resuming" not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     "changes, words",
     [

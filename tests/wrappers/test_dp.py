@@ -30,7 +30,7 @@ def one_round(p, choice, *texts):
 
 @pytest.mark.usefixtures("double")
 def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
-    p, members = stepping(schedule=[(0, 2, 3)]), [0, 2, 3]
+    p, members = stepping(schedule=[(0, 1, 3)]), [0, 1, 3]  # the second step is within the bound
     bounded = STEPS[members] * np.minimum(1, 1 / np.linalg.norm(STEPS[members], axis=1))[:, None]
     ours = one_round(p, "fedavg:weighting=uniform,server_lr=0.5", EXACT)
     np.testing.assert_allclose(ours.params["x"], 0.5 * bounded.sum(0) / len(members), rtol=1e-12)
@@ -42,7 +42,7 @@ def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
 
 
 def wide():
-    """Four clients that do not move, so that the model is the sum of the noise."""
+    """Four clients, for `idle`: the model is the sum of the noise."""
     params = {"a": jnp.zeros(20_000), "x": jnp.zeros(1), "z": jnp.zeros((2_000, 10))}
     return stepping(np.zeros((4, 1)))._replace(variables=Variables(params))
 

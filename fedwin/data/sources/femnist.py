@@ -116,6 +116,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     prepared="1.4 s (the 20 writers)",
     cache="1.6 MiB",
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),
+    variants={"form=leaf": ()},
 )
 def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
     """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files."""
