@@ -2,7 +2,7 @@
 Methods on the same cohorts, with a band over seeds
 ===================================================
 
-A seed decides the partition, the initial model and the cohorts for every method, so differences are paired. The bands
+A seed determines the partition, the initial model and the cohorts, so differences between methods are paired. The bands
 show the standard deviation over three seeds.
 """
 

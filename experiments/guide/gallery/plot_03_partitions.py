@@ -2,7 +2,7 @@
 Label histograms of clients
 ===========================
 
-Dirichlet partitions from nearly uniform to one class per client: a bar is a client, a color a class.
+Dirichlet partitions from nearly uniform to one class per client: each bar is a client, each color a class.
 """
 
 import fedwin

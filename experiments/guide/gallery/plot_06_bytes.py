@@ -2,8 +2,8 @@
 Accuracy against communication
 ==============================
 
-Steps that are quantized to 4 bits, or of which only 5 % of the entries are sent with error feedback, give a similar
-accuracy with fewer bytes.
+Quantizing the steps to 4 bits, or sending only 5 % of their entries with error feedback, gives a similar accuracy with
+fewer bytes.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 Accuracy against simulated time
 ===============================
 
-A simulated clock computes the seconds of a round from bytes and local steps; the slowest client decides. With four
-times the local epochs a round takes longer, and fewer rounds are needed.
+A simulated clock computes the seconds of a round from bytes and local steps; the slowest client determines them. With
+four times the local epochs, a round takes longer, but fewer rounds are needed.
 """
 
 import dataclasses

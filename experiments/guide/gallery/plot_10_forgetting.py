@@ -2,8 +2,8 @@
 What clients forget in a round
 ==============================
 
-Accuracy after local training minus accuracy before: a row is the model that a client trained, a column the data of
-another. The weighted softmax (WSM) leaves absent classes alone.
+Accuracy after local training minus accuracy before: each row is the model that one client trained, each column the
+data of one client. The weighted softmax (WSM) leaves absent classes alone.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@ Accuracy of each client
 =======================
 
 A mean over a pooled test set hides the clients with rare data. The picture shows the accuracy on every client's own
-held-out examples, before and after fine-tuning of the classifier, in ascending order.
+held-out examples, before and after fine-tuning the classifier, in ascending order.
 """
 
 import fedwin

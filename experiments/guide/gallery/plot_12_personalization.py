@@ -2,8 +2,8 @@
 Who gains from fine-tuning
 ==========================
 
-A point is a client: accuracy of the global model on its held-out examples, and of the same model after one epoch on
-its training examples. Points above the diagonal gain.
+Each point is a client: the accuracy of the global model on its held-out examples, and of the same model after one
+epoch on its training examples. Points above the diagonal gain.
 """
 
 import matplotlib.pyplot as plt

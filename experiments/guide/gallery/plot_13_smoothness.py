@@ -2,7 +2,7 @@
 Jumps from round to round
 =========================
 
-The round-to-round standard deviation of the accuracy of the model, and of its means over 5 and 20 rounds.
+The round-to-round standard deviation of the accuracy of the model, its means over 5 and 20 rounds, and its EMA.
 """
 
 import fedwin

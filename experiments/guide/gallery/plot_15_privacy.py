@@ -2,8 +2,8 @@
 Accuracy against privacy
 ========================
 
-Differentially private federated averaging with two amounts of noise. epsilon grows with the rounds; a mean over models
-is post-processing and does not add to it. Needs the extra ``dp``.
+Differentially private federated averaging with two amounts of noise. Epsilon grows with the rounds; a mean over models
+is post-processing and does not add to it. Needs the ``dp`` extra.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Who takes part in which round
 =============================
 
 Samplers draw the cohort of each round: uniformly, from clients that come and go (a Markov chain), and from clients of
-several time zones. A dot is a client in a round.
+several time zones. Each dot is a client in a round.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Who trains when
 ===============
 
 An asynchronous server steps whenever five of thirty clients have arrived; the others keep training from the model that
-they started from. Fast clients bring fresh updates (dark), slow ones bring old updates (light), which count less.
+they started from. Fast clients send fresh updates (dark), slow ones send old updates (light), which count less.
 """
 
 import fedwin
