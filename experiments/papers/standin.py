@@ -78,7 +78,7 @@ LABELS = {line["method"]: line["label"] for line in TRIED}
 # The stand-in of CIFAR-10; how clients train goes between the braces.
 IN_WORDS = (
     "CIFAR-10: its images averaged to 16x16, the first 1,000 of each class, over 100 clients; LeNet-5 with "
-    "convolutions of 16 and 32 channels and one hidden layer of 64; {}; accuracies of 5,000 test images. Rates, and "
+    "convolutions of 16 and 32 channels and one hidden layer of 64; {}; accuracies on 5,000 test images. Rates, and "
     "some coefficients, are the best of papers/rates.csv for the method and clients, on examples that these hold out."
 )
 TEXT = IN_WORDS.format("batches of 20, one local epoch, 1,000 rounds")
