@@ -1,4 +1,4 @@
-"""Agnostic federated averaging: the worst mixture of domains is minimized, by weights that grow with a domain's loss.
+"""Agnostic federated averaging minimizes the worst mixture of domains, with weights that grow with a domain's loss.
 
 F_d is the mean loss of the cohort's examples of domain d, 0 for a domain without any. n_d, which is 1 before the first
 round, turns the sum over a domain's clients into its mean. With one domain per client, n_d = N_i is known and
@@ -6,8 +6,8 @@ b_i = lambda_i. With weighting=samples, the prior over domains is their share of
 b_i = lambda_d N_i, which is FedAvg at lr = 0. F_i costs one forward pass over the client's examples per round.
 
 FedJAX (fedjax.algorithms.agnostic_fed_avg) is weighting=uniform with batch_loss=sum: it divides the summed loss of a
-mini-batch by all N_i, so that a local step is B / N_i times as long as with batch_loss=mean. It divides by zero if no
-client of the last `window` rounds belongs to some domain; here n_d keeps its last value.
+mini-batch by all N_i, so a local step is B / N_i times as long as with batch_loss=mean. It divides by zero if no client
+of the last `window` rounds belongs to some domain; here n_d keeps its last value.
 """
 
 from typing import Literal, NamedTuple
@@ -82,7 +82,7 @@ def agnostic(
     Args:
       lr: learning rate of the domains' weights; 0 keeps them equal.
       domains: 'client', every client is a domain, or 'info', the domains of the partition (--partition=domain).
-      window: rounds over which a domain's examples per cohort are averaged (for 'info' and 'uniform').
+      window: rounds over which a domain's examples per cohort are averaged ('info' with 'uniform').
       batch_loss: local steps on the 'mean' loss of a mini-batch, or on its 'sum' divided by N_i, as in FedJAX.
       weighting: prior of the domains, their share of the examples ('samples') or equal ('uniform', as in FedJAX).
 

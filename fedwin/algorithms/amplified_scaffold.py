@@ -80,7 +80,7 @@ def amplified_scaffold(
 
     Args:
       period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic without options.
-      gamma: length of the step of a period; 1 leaves x as it is.
+      gamma: length of the step of a period; 1 leaves x unchanged.
 
     Source: Crawshaw and Liu, Federated Learning under Periodic Client Participation and Heterogeneous Data: A New
     Communication-Efficient Algorithm and Analysis, 2024, https://arxiv.org/abs/2410.23131.

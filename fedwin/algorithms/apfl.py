@@ -59,8 +59,8 @@ def apfl(
         v_i <- v_i - lr alpha g(u),   u = alpha v_i + (1 - alpha) y;   alpha <- alpha - lr <v_i - y, g(u)>
         x   <- x + server_lr sum_i p_i (y_i - x)
 
-    A client computes twice as much as FedAvg's. `fedwin train --eval_clients` evaluates the mixtures with x; a client
-    that has not taken part has the server model.
+    A client does twice the work of FedAvg's. `fedwin train --eval_clients` evaluates the mixtures with x; a client that
+    has not taken part has the server model.
 
     Args:
       alpha: weight of the local model in the mixture (its first value, if adaptive).

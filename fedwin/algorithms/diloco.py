@@ -6,14 +6,14 @@ synchronizes the parameters of fragment f = t mod F alone:
     worker   y_i <- H steps from its own parameters, after it has received fragment (t - 1) mod F
     server   Delta_f = sum_i p_i (x - y_i)_f,   x_f <- x_f - OUTEROPT_f(Delta_f)
 
-so that a fragment is synchronized every F H local steps, and its outer optimizer has a state of its own; the row holds
-the worker's parameters, too. A worker that was absent receives every fragment that has changed since. With an overlap,
-communication takes the time of `delay` local steps, in which workers go on from what they have:
+so that a fragment is synchronized every F H local steps, and its outer optimizer has its own state; the row also holds
+the worker's parameters. A worker that was absent receives every fragment that has changed since. With an overlap,
+communication takes the time of `delay` local steps, in which workers continue from what they have:
 
     worker   y_i <- `delay` steps;   y_i,f <- mixing y_i,f + (1 - mixing) x_f, f = (t - 1) mod F;   y_i <- other steps
 
-after its last step where it has fewer. Delta_f remains the distance from x. Only a worker that took part in the last
-round has something to go on from; another one receives all before its first step.
+or after its last step if it takes fewer. Delta_f remains the distance from x. Only a worker that took part in the last
+round has something to continue from; any other worker receives everything before its first step.
 """
 
 import functools
@@ -137,12 +137,12 @@ def diloco(
 
     --local_steps is H, --client_lr and --lr_schedule the inner rate, --weight_decay AdamW's decoupled decay. The paper
     has H = 500, an inner rate of 4e-4 with a warm-up and a cosine, and a decay of 0.1. Clients keep two models (moments
-    of AdamW), three with fragments, and receive one per round; with fragments they receive and send 1 / F of it where
-    all take part in every round. Otherwise a worker may receive up to the whole model, and that is what is counted.
+    of AdamW), three with fragments, and receive one per round; with fragments they receive and send 1 / F of it if all
+    take part in every round. Otherwise a worker may receive up to the whole model, and that is what is counted.
 
     Args:
       inner: 'adamw', 'muon' (MuLoCo; AdamW for parameters of one axis), or 'client_optimizer' for that of
-        --client_optimizer; its state lasts between rounds.
+        --client_optimizer; its state persists across rounds.
       b1: first-moment decay of the inner AdamW.
       b2: second-moment decay of the inner AdamW.
       eps: added to the square root by the inner AdamW, and to the norm by Muon.
@@ -156,11 +156,11 @@ def diloco(
       server_b1: first-moment decay of the outer 'adam' and 'yogi'.
       server_b2: second-moment decay of the outer 'adam' and 'yogi'.
       server_eps: added to their square root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      restart: rounds after which the state of the outer optimizer (its momentum) starts anew, counted separately for
-        each fragment; 0: never. Rounds without clients count, but leave the state as it is.
+      restart: rounds after which the state of the outer optimizer (its momentum) is reset, counted separately for each
+        fragment; 0: never. Rounds without clients count, but leave the state as it is.
       fragments: F, of which one is synchronized in each round, in turn; 1: the whole model.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
-      delay: local steps between a fragment's sending and its use.
+      delay: local steps between sending a fragment and using it.
       mixing: alpha, the share of its own parameters that a worker keeps when it uses a fragment; 0 replaces them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Ditto: every client trains a personal model that is pulled towards the server's.
+"""Ditto: every client trains a personal model that is pulled toward the server's.
 
 Both models take the same mini-batches, and x is the received model during the whole round, as in the paper's Algorithm
 1 (with s = r) and in the authors' code. x is FedAvg's: lam = 0 makes v_i purely local models, a large lam keeps them at
@@ -33,11 +33,11 @@ def ditto(
         v_i <- v_i - lr (g(v_i) + lam (v_i - x)),   J_i steps per round
         x   <- x + server_lr sum_i p_i (y_i - x)
 
-    A client computes twice as much as FedAvg's. `fedwin train --eval_clients` evaluates the personal models; a client
-    that has not taken part has the server's.
+    A client does twice the work of FedAvg's. `fedwin train --eval_clients` evaluates the personal models; a client that
+    has not taken part has the server's.
 
     Args:
-      lam: strength of the pull towards the server model.
+      lam: strength of the pull toward the server model.
       first: v_i before the first participation, 'initial' (x^0, as in the released code) or 'received' (the server
         model of that round).
 

@@ -1,4 +1,4 @@
-"""FedAdam: Adam on the server, without bias correction; FedYogi and FedAdagrad have other second moments."""
+"""FedAdam: Adam on the server, without bias correction; FedYogi and FedAdagrad differ in the second moment."""
 
 from collections.abc import Callable
 from typing import NamedTuple

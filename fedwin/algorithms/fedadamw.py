@@ -4,8 +4,8 @@ The second moments start from 0 once, in the first round: w, the weight that thi
 mean, so that the bias correction counts the steps of all rounds, even where clients take different numbers of steps.
 
 Where the authors' code (https://github.com/junkangLiu0/FedAdamW) differs: it sends whole second moments (blocks=entry),
-corrects the first moment by the steps of all rounds, too, clips gradients at norm 10, takes a nominal number of steps
-for J_i, and hands vbar to a client only if the process that computes the client has computed another one before.
+also corrects the first moment by the steps of all rounds, clips gradients at norm 10, takes a nominal number of steps
+for J_i, and passes vbar to a client only if the process that runs the client has run another one before.
 """
 
 from typing import Literal, NamedTuple
@@ -93,7 +93,7 @@ def fedadamw(
 
     Args:
       alpha: weight of the last round's mean gradient.
-      blocks: 'array': a kernel and a bias are a block each; 'entry': B(v) = v, which is as large as the model.
+      blocks: 'array': each kernel and each bias is a block; 'entry': B(v) = v, which is as large as the model.
 
     Raises:
       UserError: when another optimizer is set for the clients.

@@ -1,10 +1,10 @@
 """FedAvg-M, SCAFFOLD-M: the last round's mean gradient as momentum inside every local step.
 
 m is a gradient: the mean displacement per unit of learning rate. The paper has the same number J of local steps on all
-clients and a step of its own, gamma = eta lr J. At equal J_i and a constant rate, FedAvg-M is FedCM with alpha = beta,
-in its weight decay, too. A round at learning rate 0 leaves m as it is. FedAvgM is another, with the server's momentum.
+clients and its own step size, gamma = eta lr J. At equal J_i and a constant rate, FedAvg-M is FedCM with alpha = beta,
+including its weight decay. A round at learning rate 0 leaves m unchanged. FedAvgM has momentum on the server instead.
 
-The paper's analysis of SCAFFOLD-M starts c_i at a mini-batch gradient at x^0, which takes all clients; here c_i = 0, as
+The paper's analysis of SCAFFOLD-M starts c_i at a mini-batch gradient at x^0, which needs all clients; here c_i = 0, as
 in SCAFFOLD.
 """
 
@@ -32,7 +32,7 @@ def step_with_length(y: local.Local, params, c: core.Client, weighting: str) -> 
 
 
 def mean_gradient(total, before):
-    """Computes the clients' mean displacement per unit of learning rate, the one `before` at learning rate 0.
+    """Computes the clients' mean displacement per unit of learning rate, or `before` at learning rate 0.
 
         m = sum_i p_i (x - y_i) / sum_i p_i lr J_i
 

@@ -1,8 +1,8 @@
-"""FedCM, MoFedSAM: the last pseudo-gradient as momentum inside every local step, in MoFedSAM of FedSAM.
+"""FedCM, MoFedSAM: the last pseudo-gradient as momentum inside every local step, which is FedSAM's in MoFedSAM.
 
 D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (alpha - 1) D, at learning
-rate 0 too. The first round uses alpha g alone. The paper divides by the lr J of D's own round, as FedAvg-M does: where
-the rate falls at once, the momentum here keeps its length, and fades as (1 - alpha)^t. Weight decay is not scaled by
+rate 0 too. The first round uses alpha g alone. The paper divides by the lr J of D's own round, as FedAvg-M does: if the
+rate drops suddenly, the momentum here keeps its length, and fades as (1 - alpha)^t. Weight decay is not scaled by
 alpha: relative to the gradient, it is 1 / alpha times FedAvg's; in the loss (--wd_in_loss) it is scaled.
 """
 

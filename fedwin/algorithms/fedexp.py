@@ -1,9 +1,9 @@
-"""FedExP: the server extrapolates, further the more the clients' steps disagree.
+"""FedExP: the server extrapolates, and does so more when the clients' steps disagree more.
 
 With p_i = 1 / |S| (weighting=uniform) this is the paper's sum_i ||d_i||^2 / (2 |S| (||d||^2 + eps)). eta = 1 in the
-paper. The iterates oscillate, so that the paper evaluates the mean of the last two, and so does this by default.
+paper. The iterates oscillate, so the paper evaluates the mean of the last two, which is the default here.
 
-Differences of the released code: p_i is proportional to N_i, as here with weighting=samples; |S| eps takes the place of
+Differences in the released code: p_i is proportional to N_i, as here with weighting=samples; |S| eps takes the place of
 eps; and eps shrinks with the square of the decaying client learning rate, while it is constant here.
 """
 

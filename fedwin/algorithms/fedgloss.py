@@ -5,10 +5,10 @@ linearly from rho0 in the first `ramp` rounds.
 
 Without perturbations FedGloSS is FedDyn with alpha = 1 / beta, at eta = 1.
 
-Where the authors' code (https://github.com/pietrocagnasso/fedgloss) differs: it divides the sum in s by the cohort's
-size |S| as well, so that sigma is no longer the mean of the clients' sigma_i (dual='cohort' does the same); and while
-the radii grow, its server's radius is the final local one. The code updates q_i after every local epoch, measures the
-pull from the model at the start of that epoch, and is run with one.
+Where the authors' code (https://github.com/pietrocagnasso/fedgloss) differs: it also divides the sum in s by the
+cohort's size |S|, so sigma is no longer the mean of the clients' sigma_i (dual='cohort' does the same); and while the
+radii grow, its server's radius is the final local one. The code updates q_i after every local epoch, measures the pull
+from the model at the start of that epoch, and is run with one epoch.
 """
 
 from typing import Literal, NamedTuple

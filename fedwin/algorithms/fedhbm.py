@@ -1,9 +1,9 @@
 """FedHBM, LOCAL-GHB: heavy-ball momentum along the path since the model that the client last received, or last trained.
 
 C and x^{t-1} are as in `ghb`: LOCAL-GHB and FedHBM assume that a client returns after 1 / C rounds on average;
-scale=tau_i uses the true number of rounds instead. At its first participation a client has no a_i: there is no momentum
-(first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared', 'pretrained')
-or drawn per client from the model's initializer ('random').
+scale=tau_i uses the actual number of rounds instead. At its first participation a client has no a_i. It then has no
+momentum (first='unset'), or the momentum is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all
+('shared', 'pretrained') or drawn per client from the model's initializer ('random').
 """
 
 from typing import Literal, NamedTuple

@@ -1,7 +1,7 @@
 """FedLESAM: sharpness-aware minimization whose perturbation follows the path of the server, not the client's gradient.
 
-x moved from a_i to the present x along descent directions of the global loss, so that a_i - x estimates the ascent of
-global sharpness-aware minimization. It is constant over a round: a local step takes one gradient. At its first
+x moved from a_i to its current value along descent directions of the global loss, so a_i - x estimates the ascent of
+global sharpness-aware minimization. It is constant over a round, so a local step takes one gradient. At its first
 participation a client has no a_i and perturbs nothing.
 
 The authors' code (https://github.com/MediaBrain-SJTU/FedLESAM) has the server's last step in place of x - a_i, which

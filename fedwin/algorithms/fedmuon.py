@@ -1,13 +1,13 @@
 """FedMuon: Muon on the clients, started at the clients' mean momentum and aligned with the last round's mean gradient.
 
-Matrices are all parameters of two axes or more; their last axis is the output, the others together the input. The local
-optimizer is `optax.contrib.muon`: five Newton-Schulz steps in place of the decomposition, whose singular values lie
-around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, which has the same U V^T. Adam starts anew in
-every round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW; 1 - alpha applies to it, too.
+Matrices are all parameters with two or more axes; their last axis is the output, the others together the input. The
+local optimizer is `optax.contrib.muon`: five Newton-Schulz steps in place of the decomposition, whose singular values
+lie around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, which has the same U V^T. Adam restarts in
+every round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW; 1 - alpha also applies to it.
 
 Where the authors' code (https://github.com/junkangLiu0/FedMuon) differs: it takes Nesterov's form of the momentum,
 beta M + g, ten times the learning rate for matrices (matrix_lr=10), gradients clipped at norm 10, and a fixed number of
-steps for J_i; and it hands Mbar to a client only if the process that computes the client has computed another before.
+steps for J_i; and it passes Mbar to a client only if the process that runs the client has run another before.
 """
 
 from typing import NamedTuple
@@ -65,7 +65,7 @@ def fedmuon(
 ) -> core.Algorithm:
     """FedMuon: step -lr ((1 - alpha) U V^T + alpha m) with U S V^T = M, the momentum; m the last mean gradient.
 
-    Down and up travel the M entries of matrices as well, the momentum. `--weight_decay` is decoupled.
+    The momentum M of the matrices is also sent, down and up. `--weight_decay` is decoupled.
 
         M <- beta M + g(y),   M = Mbar at first
         y <- y - lr ((1 - alpha) U V^T + alpha m)            matrices

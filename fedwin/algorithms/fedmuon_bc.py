@@ -1,10 +1,10 @@
 """Bias-corrected FedMuon: SCAFFOLD's controls inside the orthogonalization of Muon on the clients.
 
-The mean of orthogonalized local momenta is not the orthogonalized mean, so that FedAvg with Muon on the clients may
-stand still where their gradients do not vanish. Matrices are all parameters of two axes or more; their last axis is the
-output, the others together the input. Arrays of one axis are divided by their norm, as in a public reproduction of the
-paper (https://github.com/HiraNayak/FedMuon). The paper's server takes the steps of a cohort S as those of all K
-clients, the others standing still: weighting=uniform and server_lr=|S|/K.
+The mean of orthogonalized local momenta is not the orthogonalized mean, so FedAvg with Muon on the clients may stall
+where their gradients do not vanish. Matrices are all parameters with two or more axes; their last axis is the output,
+the others together the input. Arrays of one axis are divided by their norm, as in a public reproduction of the paper
+(https://github.com/HiraNayak/FedMuon). The paper's server averages over all K clients, with zero steps outside the
+cohort S: weighting=uniform and server_lr=|S|/K.
 """
 
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def fedmuon_bc(
 
     Args:
       beta: weight of the momentum; the paper's alpha is 1 - beta.
-      newton_schulz: steps that compute U V^T; 0 leaves the momentum divided by its norm, which converges, too.
+      newton_schulz: steps that compute U V^T; 0 leaves the momentum divided by its norm, which also converges.
 
     Raises:
       UserError: when another optimizer is set for the clients.

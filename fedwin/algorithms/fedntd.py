@@ -1,4 +1,4 @@
-"""FedNTD: clients keep what the server model says about the classes that an example does not have.
+"""FedNTD: clients keep what the server model predicts for the classes other than an example's own.
 
 The received model is run in evaluation mode. The distillation has no factor temperature^2, unlike that of the authors'
 code (https://github.com/Lee-Gihun/FedNTD) since its second version; at the default temperature they are equal.

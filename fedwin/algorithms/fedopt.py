@@ -1,7 +1,7 @@
-"""FedOpt: the server feeds the clients' mean step to an optimizer.
+"""FedOpt: the server passes the clients' mean step to an optimizer.
 
-The optimizer is initialized once, and its state lasts for the whole run. FedAdam, FedYogi and FedAdagrad are the
-paper's rules: optax's optimizers correct the bias or start from other accumulators.
+The optimizer is initialized once, and its state persists for the whole run. FedAdam, FedYogi and FedAdagrad are the
+paper's rules; optax's optimizers correct the bias or start from other accumulators.
 """
 
 from typing import Literal
@@ -89,7 +89,7 @@ def fedopt(
       b1: first-moment decay of 'adam' and 'yogi'.
       b2: second-moment decay of 'adam' and 'yogi'.
       eps: added to the square root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
+      bias_correction: false replaces 'adam' and 'yogi' with the uncorrected rules of Adaptive Federated Optimization.
 
     Source: Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295.
 

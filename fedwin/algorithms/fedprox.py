@@ -32,7 +32,7 @@ def fedprox(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      mu: strength of the pull towards the received model.
+      mu: strength of the pull toward the received model.
 
     Source: Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 

@@ -1,7 +1,7 @@
 """FedSAM, FedASAM: clients look for flat minima with sharpness-aware minimization.
 
-FedASAM's perturbation adapts to the size of every weight. Weights are all parameters but biases: kernels, and the
-scales of normalization layers too.
+FedASAM's perturbation adapts to the size of every weight. Weights are all parameters except biases: kernels and the
+scales of normalization layers.
 """
 
 import jax

@@ -1,7 +1,7 @@
-"""FedSMOO: FedDyn whose local gradients are taken at sharpness-aware perturbations that the clients agree upon.
+"""FedSMOO: FedDyn whose local gradients are taken at sharpness-aware perturbations that the clients agree on.
 
-The constraint that all perturbations are one has dual variables of its own: m_i of a client, m of the server. With
-rho = 0 FedSMOO is FedDyn with alpha = 1 / beta.
+The constraint that all perturbations are equal has dual variables: m_i of a client, m of the server. With rho = 0
+FedSMOO is FedDyn with alpha = 1 / beta.
 
 This is the rule of the authors' code (https://github.com/woodenchild95/FL-Simulator), which leaves the clients' last
 perturbations out of m, because they are small; it has weighting=uniform, and clips directions at norm 10.

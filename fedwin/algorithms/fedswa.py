@@ -1,10 +1,10 @@
-"""FedSWA: the client rate falls within every round, and the server extrapolates the mean step; FedMoSWA has controls.
+"""FedSWA: the client rate falls within every round, and the server extrapolates the mean step; FedMoSWA adds controls.
 
 The paper has p_i = 1 / |S| (weighting=uniform), rho = 0.1 and server_lr = 1.5. eta_j scales the whole step, with its
 momentum and weight decay.
 
 form=code is the released main_FedSWA.py instead: rho = 0 and server_lr = 1 (the server takes the mean), and FedSWA
-starts at twice the client learning rate (peak = 2). Its --alg=MoFedSWA does not call its FedMoSWA, and has a constant
+starts at twice the client learning rate (peak = 2). Its --alg=MoFedSWA does not call its FedMoSWA, and uses a constant
 rate: form=code,rho=1. The other script, main.py, is closer to the paper, with gamma = 0.1.
 
 Unlike SCAFFOLD's control, FedMoSWA's m weights recent c_i more. c_i is a mean of gradients, for plain SGD the paper's

@@ -4,7 +4,7 @@ With all clients in every round, both are FedAvg. p_i (over the cohort S) and v_
 proportion to N_i, or equal (1 / |S| and 1 / K, as in the paper).
 
 m_i is the server's memory. Here it is the client's row of the client table, which `fedwin.residence` stores on the
-device, on the host or in a file; nothing but the model travels.
+device, on the host or in a file; only the model is sent.
 
 FedStale's weights 1 / (K pi_i), for clients that take part with unequal probabilities pi_i, are those of
 --sampling=weighted (Client.importance), but normalized over the cohort; the released code's sums are not.

@@ -38,8 +38,8 @@ def ghb(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      tau: rounds that the momentum covers; none = 1 / C rounded, the paper's best value. In a run of no more rounds
-        than that there is no momentum.
+      tau: rounds that the momentum covers; none = 1 / C rounded, the paper's best value. A run of at most that many
+        rounds has no momentum.
       beta: momentum.
       nesterov: take gradients at the look-ahead y + move.
 

@@ -1,4 +1,4 @@
-"""Client momentum that lasts from round to round (--client_momentum starts from zero in every round).
+"""Client momentum that persists across rounds (--client_momentum starts from zero in every round).
 
 With one client that holds all examples and takes part in every round for one epoch, this is centralized training.
 """
@@ -30,7 +30,7 @@ def local_momentum(
 ) -> core.Algorithm:
     """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i stored by the client between its rounds.
 
-    The whole state of the local optimizer (--client_optimizer) lasts between rounds; weight decay is part of g, as in
+    The whole state of the local optimizer (--client_optimizer) persists across rounds; weight decay is part of g, as in
     PyTorch.
 
         v_i <- momentum v_i + g(y),   y <- y - lr v_i

@@ -1,7 +1,7 @@
-"""MOON: a contrastive loss draws a client's features to the server model's, away from the client's previous model's.
+"""MOON: a contrastive loss pulls a client's features to the server model's, away from those of its previous model.
 
-h is the input of the last layer. The authors add a projection head to their networks, which is a matter of the model
-here, and take h behind it. The received and the previous model are run in evaluation mode, as in their code
+h is the input of the last layer. The authors add a projection head to their networks, which here is part of the model,
+and take h after it. The received and the previous model are run in evaluation mode, as in their code
 (https://github.com/QinbinLi/MOON). At its first participation a client has no previous model and trains as in FedAvg;
 the code does so in the first round, and later uses the networks that it initialized for the clients instead.
 """

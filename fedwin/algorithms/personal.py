@@ -1,4 +1,4 @@
-"""Personal models: rows of clients that keep a model of their own, as Ditto and APFL do."""
+"""Personal models: rows of clients that keep their own model, as in Ditto and APFL."""
 
 from typing import Literal, NamedTuple
 

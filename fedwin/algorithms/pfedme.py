@@ -1,10 +1,10 @@
 """pFedMe: the server model descends on the clients' Moreau envelopes, whose minimizers are the personal models.
 
-theta_i is found by a few local steps on one mini-batch, which the clients' optimizer and learning rate apply to. It
-starts at the received model and goes on from its last value in later local steps, as in the authors' code
-(https://github.com/CharlieDinh/pFedMe); the paper leaves that open. There clients that are not drawn train personal
-models, too; here a client's is that of its last participation. It adds 0.001 theta to the gradient, which here is
---weight_decay=0.001 (of theta alone), and evaluates w_i as the personal model, which it writes over theta_i.
+theta_i is found by a few local steps on one mini-batch, with the clients' optimizer and learning rate. It starts at the
+received model and continues from its last value in later local steps, as in the authors' code
+(https://github.com/CharlieDinh/pFedMe); the paper leaves that open. There clients that are not drawn also train
+personal models; here a client's is that of its last participation. The code adds 0.001 theta to the gradient, which
+here is --weight_decay=0.001 (of theta alone), and evaluates w_i as the personal model, overwriting theta_i.
 """
 
 from jax import lax
@@ -43,7 +43,7 @@ def pfedme(
     not taken part has the server's. Bounds on the step (`--wrap=clip`) apply to w alone.
 
     Args:
-      lam: strength of the pull towards w; smaller values leave the personal models more freedom.
+      lam: strength of the pull toward w; smaller values leave the personal models more freedom.
       eta: learning rate of w; the clients' learning rate is that of theta.
       steps: K, the steps of theta per local step.
       server_lr: beta in the paper.

@@ -1,9 +1,9 @@
-"""q-FFL: clients with a larger loss count more, which makes losses more uniform over clients.
+"""q-FFL: clients with a larger loss count more, which makes losses more uniform across clients.
 
 This is q-FedAvg on the objective sum_i p_i F_i^(q+1) / (q + 1), the paper's rule with numerator and denominator divided
 by L, so that it stays defined at client rate 0. q = 0 is FedAvg with the same weights p_i. The paper draws clients in
 proportion to p_i and sums without weights; the released code draws them uniformly and sums without weights, which is
-weighting=uniform here; drawn uniformly, weighting=samples is the objective with p_i = N_i / N.
+weighting=uniform here. With uniform draws, weighting=samples is the objective with p_i = N_i / N.
 
 F_i costs one forward pass over the client's examples per round, with the training-time preprocessing; weight decay is
 part of it where it is part of the loss. 1e-10 is added to F_i, as in the released code. With a learning-rate schedule,
