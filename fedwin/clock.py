@@ -1,9 +1,9 @@
-"""Simulated clock: seconds that a round would take on clients with given networks and processors.
+"""Simulated clock: the seconds that a round would take on clients with given networks and processors.
 
     t_i = trips latency + down_i / b_i + J_i s_i + up_i / u_i        client i; bytes over bytes per second, J_i steps
     round = max_i t_i                                                a synchronous server waits for the slowest client
 
-It runs on the host, from counted bytes and true numbers of local steps, and never changes training.
+It runs on the host, uses counted bytes and actual numbers of local steps, and never changes training.
 """
 
 import functools
@@ -29,7 +29,7 @@ class Load(NamedTuple):
       steps: J_i, int [n].
       down: bytes that each client receives.
       up: bytes that each client sends.
-      trips: number of times that the server sends and waits in a round, phases of the algorithm.
+      trips: number of times that the server sends and waits in a round, one per phase with clients.
       round: the round in which the clients are drawn, 0-based.
     """
 
@@ -101,10 +101,10 @@ def bandwidth(
     Args:
       up: bytes per second from client to server.
       down: bytes per second from server to client.
-      compute: seconds per local step; for a method with two gradients per step, twice those of FedAvg.
+      compute: seconds per local step; for a method with two gradients per step, twice FedAvg's.
       latency: seconds per trip from server to client and back.
       spread: standard deviation of the logarithm of a client's network and processor speed, drawn once per client.
-      timeout: least seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round in which a client does not answer (--dropout).
 
     Example:
       >>> load = Load(np.array([5, 10]), down=2_000, up=1_000)
@@ -122,12 +122,12 @@ def bandwidth(
 
 @CLOCKS.register("file")
 def file(*, path: str, latency: NonNegative = 0.0, timeout: NonNegative = 0.0) -> Clock:
-    """Speeds of every client from a CSV file, such as measured ones.
+    """Each client's speeds from a CSV file, such as measured ones.
 
     Args:
       path: file with the header client,up,down,compute and a line per client: bytes/s, bytes/s, seconds per local step.
       latency: seconds per trip from server to client and back.
-      timeout: least seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round in which a client does not answer (--dropout).
 
     Example:
       >>> import tempfile
@@ -153,11 +153,11 @@ def file(*, path: str, latency: NonNegative = 0.0, timeout: NonNegative = 0.0) -
 
 @CLOCKS.register("exponential")
 def exponential(*, mean: Positive = 1.0, timeout: NonNegative = 0.0) -> Clock:
-    """Exponential: t_i ~ Exp(mean), independent of each other, of bytes and of steps, as in a queue without memory.
+    """Exponential: t_i ~ Exp(mean), independent of each other, of bytes and of steps, as in a memoryless queue.
 
     Args:
       mean: mean seconds of a client.
-      timeout: least seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round in which a client does not answer (--dropout).
 
     Example:
       >>> load = Load(np.ones(2000), 1, 1, round=3)

@@ -1,7 +1,7 @@
 """The Aggregator: how the server combines the clients' steps y_i - x; `aggregated` applies one to an algorithm.
 
-The server gets the stacked messages (Phase.aggregate). In place of their weighted mean, the mean step of a message
-becomes what the aggregator returns for all steps of the cohort; the other parts of messages are summed as usual.
+The server gets the stacked messages (Phase.aggregate). The aggregator's result for all steps of the cohort takes the
+place of their weighted mean; the other parts of messages are summed as usual.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Aggregator(NamedTuple):
 
     Attributes:
       name: name of the aggregator.
-      combine: (steps [C, d], weights [C], present bool [C]) -> [d], where a step is all parameters in one vector; step
-        and weight of a client that is not present are 0. None: the algorithm's own weighted mean.
+      combine: (steps [C, d], weights [C], present bool [C]) -> [d], where a step is all parameters in one vector; the
+        step and weight of an absent client are 0. None: the algorithm's own weighted mean.
     """
 
     name: str
@@ -91,7 +91,7 @@ def uniform_mean(values, counted):
     """Returns the mean of some rows; a matrix product, because XLA sums columns slowly on a CPU.
 
     Args:
-      values: [C, d]; those that are not counted may be inf or NaN.
+      values: [C, d]; rows that are not counted may be inf or NaN.
       counted: the rows that count, bool [C, 1].
 
     Returns:
@@ -106,11 +106,11 @@ def aggregated(algorithm: core.Algorithm, aggregator: Aggregator) -> core.Algori
     """Returns an algorithm, given with all its wrappers, whose server combines the clients' steps with an aggregator.
 
     Model statistics (BatchNorm's), metrics, and parts of a message other than mean steps (SCAFFOLD's controls, MIME's
-    gradients) are weighted means and sums as without it.
+    gradients) remain weighted means and sums.
 
     Raises:
-      UserError: when the algorithm aggregates stacked messages itself, or, when a round is traced, when clients send no
-        mean step, or something that is derived from it.
+      UserError: when the algorithm aggregates stacked messages itself; on tracing a round, when clients send no mean
+        step, or something derived from it.
     """
     combine = aggregator.combine
     if combine is None:

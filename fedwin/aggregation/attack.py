@@ -1,6 +1,6 @@
-"""Attacks of some of the clients on the model; `attacked` applies one to an algorithm.
+"""Attacks on the model by some of the clients; `attacked` applies one to an algorithm.
 
-The attackers are a fixed set of clients, drawn from the seed of a run. A client learns whether it is one of them from
+The attackers are a fixed set of clients, drawn with the run's seed. A client learns whether it is one of them from
 Client.info['attacker'], which `attacked` removes before the algorithm's client function sees it.
 """
 
@@ -65,7 +65,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
       clients: a fraction of all clients (a float), rounded to the nearest number, or the number (an integer).
 
     Raises:
-      UserError: when there are fewer clients than that, or a fraction rounds to 0 of them.
+      UserError: when there are fewer clients than that, or a fraction rounds to 0 clients.
 
     Example:
       >>> number_of_attackers("sign_flip", 0.2, 100), number_of_attackers("sign_flip", 3, 100)
@@ -79,7 +79,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
 
 
 def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
-    """Draws the attackers, bool [K], by the seed; those of a smaller count are among those of a larger one."""
+    """Draws the attackers, bool [K], with the seed; a larger count includes the attackers of a smaller one."""
     mask = np.zeros(num_clients, bool)
     mask[generator(seed, _TAG).permutation(num_clients)[:count]] = True
     return mask
@@ -93,13 +93,13 @@ def with_attackers(info: dict[str, np.ndarray] | None, mask: np.ndarray) -> dict
 def attacked(algorithm: core.Algorithm, attack: Attack) -> core.Algorithm:
     """Returns an algorithm, before `aggregated`, some of whose clients attack; Client.info must contain 'attacker'.
 
-    An attacker trains and goes through all client-side wrappers, and changes its mean step last: a bound on the step
-    (clip) does not hold for attackers. Its weight, its row of the client table, model statistics, metrics and other
-    parts of its message remain those of its training.
+    An attacker trains, applies all client-side wrappers, and changes its mean step last, so a bound on the step (clip)
+    does not hold for attackers. Its weight, its row of the client table, model statistics, metrics and other parts of
+    its message remain those of its training.
 
     Raises:
-      UserError: when a round is traced, when an attack on steps meets clients that send no mean step, or something that
-        is derived from it.
+      UserError: on tracing a round, when an attack on steps meets clients that send no mean step, or something derived
+        from it.
     """
     if not attack.count:
         return algorithm
@@ -191,7 +191,7 @@ _COUNTS = ("train", "validation")
 
 
 def poisoned(c: core.Client, chosen, **changes: Callable) -> core.Client:
-    """Returns a client that reads some of its examples changed.
+    """Returns a client that reads changed values of some of its examples.
 
     Args:
       chosen: which of its examples, bool [n_max] or [].
@@ -211,10 +211,10 @@ def poisoned(c: core.Client, chosen, **changes: Callable) -> core.Client:
 
 @ATTACKS.register("label_flip", paper=("fang2020local", "fung2020limitations"))
 def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
-    """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
+    """Attackers train on labels C - 1 - y in place of y, with C classes, and are otherwise honest.
 
     All label counts that losses read (weighted softmax) are those of flipped labels, including the counts of the
-    examples that a client holds out for validation; evaluations on these use their own labels.
+    examples that a client holds out for validation; evaluations on these use the original labels.
 
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.

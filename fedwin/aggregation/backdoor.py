@@ -16,7 +16,7 @@ from fedwin.registry.ranges import NonNegativeInt, Positive, PositiveInt, Share
 
 
 class Trigger(NamedTuple):
-    """A white square in the lower right corner of an image, and the class that it is to mean.
+    """A white square in the lower right corner of an image, and the class that it stands for.
 
     Attributes:
       size: side of the square in pixels.
@@ -32,7 +32,7 @@ class Trigger(NamedTuple):
         return x.at[..., -self.size :, -self.size :, :].set(white)
 
     def check(self, stored: tuple[int, ...], seen: tuple[int, ...]) -> None:
-        """Raises UserError unless images have room for the square, and tests see it.
+        """Raises UserError unless images have room for the square and evaluations see it.
 
         Args:
           stored: shape of a stored example.
@@ -63,19 +63,19 @@ def backdoor(
         (x, y) <- (x with the square, target)   for a share of their examples;   d_i <- boost (y_i - x)
 
     Every evaluation reports 'attack_success' for the model and all read-outs: the share of the test examples of other
-    classes that the square turns into the target. With clients=0 it is that of an honest run. Stored images are
+    classes that the square turns into the target. With clients=0 this is the share in an honest run. Stored images are
     stamped, before augmentation. The label counts that losses read are those of the poisoned examples; examples that
-    clients hold out for validation stay clean. The defense of the paper by Sun et al. is `--aggregate=norm_bound`;
-    `--wrap=clip` is the clients' own, and holds for attackers as long as they do not boost.
+    clients hold out for validation stay clean. The defense of Sun et al. is `--aggregate=norm_bound`; `--wrap=clip` is
+    applied by the clients, and bounds attackers only if they do not boost.
 
     Args:
       target: the class.
-      share: share of an attacker's examples that are poisoned; 0 is no attack.
+      share: share of an attacker's examples that are poisoned; 0 means no attack.
       size: side of the square in pixels.
-      boost: factor of the steps that attackers send; the number of clients of a round over that of its attackers makes
-        their mean the new model (model replacement).
+      boost: factor of the steps that attackers send; the number of a round's clients divided by that of its attackers
+        makes the attackers' mean the new model (model replacement).
       start: number of rounds before the attack.
-      stop: number of rounds until it ends, after which attackers are honest; none: it does not end.
+      stop: number of rounds until the attack ends, after which attackers are honest; none: it does not end.
 
     Raises:
       UserError: when examples are not images or too small, there is no such class, or the attack ends before it starts.

@@ -15,7 +15,7 @@ from fedwin.registry.ranges import NonNegativeInt, Positive, PositiveInt, Range
 
 
 def ascending(x):
-    """Sorts every column, by a bitonic network of elementwise minima and maxima.
+    """Sorts every column with a bitonic network of elementwise minima and maxima.
 
     On a CPU this is 4 to 15 times as fast as jnp.sort, which calls its comparison for every pair of numbers.
 
@@ -58,7 +58,7 @@ def _ordered(steps, present):
 
 @AGGREGATORS.register("median", paper="yin2018byzantine")
 def median(setting: core.Setting) -> Aggregator:
-    """Median of every coordinate of the clients' steps; for an even number of clients, the mean of the middle two.
+    """Median of each coordinate of the clients' steps; for an even number of clients, the mean of the middle two.
 
         v_k = median_i (y_i - x)_k
 
@@ -70,7 +70,7 @@ def median(setting: core.Setting) -> Aggregator:
     Example:
       >>> from fedwin import testing
       >>> p = testing.quadratic([1, 1, 1], [0, 1, 50], [2.0], steps=5, lr=0.1, schedule=((0, 1, 2),))
-      >>> testing.run_rounds("fedavg", aggregate="median", problem=p)  # towards the client in the middle, at 1
+      >>> testing.run_rounds("fedavg", aggregate="median", problem=p)  # toward the client in the middle, at 1
       {'model': [391.06, 394.815, 397.06]}
     """
 
@@ -90,10 +90,10 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
     Every client counts equally, whatever the algorithm's weights are; share=0 is the uniform mean.
 
     Args:
-      share: share of the clients that is removed at either end.
+      share: share of the clients that is removed at each end.
 
     Raises:
-      UserError: when `share` removes no client of a cohort although it is positive.
+      UserError: when a positive `share` removes no client of a cohort.
 
     Source: Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, 2018,
     https://arxiv.org/abs/1803.01498.
@@ -131,11 +131,11 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
         b_i = p_i / max(smoothing, ||v - d_i||),   v <- sum_i b_i d_i / sum_i b_i,   d_i = y_i - x
 
     The weights p_i are the algorithm's, as in the paper. v = 0 is the server's model; the paper starts from the mean,
-    which an attacker moves anywhere. A step that is not finite does not count.
+    which an attacker can move anywhere. A step that is not finite does not count.
 
     Args:
       iterations: number of Weiszfeld iterations.
-      smoothing: nu, smallest distance that is divided by.
+      smoothing: nu, the smallest distance to divide by.
 
     Source: Pillutla et al., Robust Aggregation for Federated Learning, 2022, https://arxiv.org/abs/1912.13445.
 
@@ -161,11 +161,11 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
 
 @AGGREGATORS.register("norm_bound", paper="sun2019can")
 def norm_bound(setting: core.Setting, *, norm: Positive) -> Aggregator:
-    """Weighted mean of the steps, each of them clipped to a norm by the server: attackers can't evade it.
+    """Weighted mean of the steps, each clipped to a norm by the server, which attackers can't evade.
 
         v = sum_i p_i d_i min(1, norm / ||d_i||),   d_i = y_i - x
 
-    The weights p_i are the algorithm's. `--wrap=clip` is the same bound, taken by the clients themselves. A step that
+    The weights p_i are the algorithm's. `--wrap=clip` is the same bound, applied by the clients themselves. A step that
     is not finite does not count.
 
     Args:
@@ -213,12 +213,12 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
         v = (1/m) sum of the m steps with the lowest scores
 
     m = 1 is Krum, a larger m multi-Krum. Every client counts equally, whatever the algorithm's weights are. Of equal
-    scores, that of the client drawn first is the lower one. n is the number of clients that are present: where it is
-    less than f + 3, one neighbor counts, and where it is less than m, all clients are chosen.
+    scores, that of the client drawn first is the lower one. n is the number of clients present: with fewer than f + 3,
+    one neighbor counts; with fewer than m, all clients are chosen.
 
     Args:
-      f: attackers of a cohort that are tolerated; a cohort needs 2 f + 3 clients.
-      m: number of steps that are averaged, from 1 to n - f, n the clients of a round (their mean number).
+      f: number of attackers that are tolerated in a cohort, which needs 2 f + 3 clients.
+      m: number of steps that are averaged, from 1 to n - f, with n the (mean) number of clients in a round.
 
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,
     https://arxiv.org/abs/1703.02757.
@@ -226,7 +226,7 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
     Example:
       >>> from fedwin import testing
       >>> p = testing.quadratic([1] * 5, [0, 1, 1, 2, 50], [2.0], steps=5, lr=0.1, schedule=(range(5),))
-      >>> testing.run_rounds("fedavg", aggregate="krum:f=1", problem=p)  # towards one of the two clients at 1
+      >>> testing.run_rounds("fedavg", aggregate="krum:f=1", problem=p)  # toward one of the two clients at 1
       {'model': [234.688, 236.944, 238.303]}
     """
     cohort = setting.clients_per_round

@@ -44,7 +44,7 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Ob
       Name -> Observer; all read-outs of WIMA share one.
 
     Raises:
-      UserError: when a choice is wrong or given twice.
+      UserError: when a choice is invalid or given twice.
     """
     built: dict[str, Observer | ReadOut] = {}
     for choice in choices:

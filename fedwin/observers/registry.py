@@ -22,7 +22,7 @@ class Average(NamedTuple):
 
 
 class ReadOut(NamedTuple):
-    """Specification of a read-out of WIMA; one observer, and thus one ring buffer, serves all of a run.
+    """Specification of a WIMA read-out; one observer, and thus one ring buffer, serves all those of a run.
 
     Attributes:
       name: name of the read-out.

@@ -1,4 +1,4 @@
-"""Weights of the models in a window, by age: those of a decay of the learning rate, or numbers."""
+"""Weights of the models in a window, by age: those of a learning-rate decay, or given numbers."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
 
 
 def age_weights(weights: str | tuple[float, ...], window: int, filled, dtype):
-    """Returns c_0 .. c_{W-1} of a window that holds n <= W models, [W]; they sum to 1, those of no model are 0.
+    """Returns c_0 .. c_{W-1} of a window that holds n <= W models, [W]; they sum to 1 and are 0 without a model.
 
     Numbers are divided by the sum of the first n; if that is 0, the newest model has all the weight.
 

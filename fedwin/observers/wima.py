@@ -43,7 +43,7 @@ def mask_of_part(params, part: str, path: tuple[str, ...], owner: str):
 
     Args:
       path: path of the classifier in params.
-      owner: whose option the part is, for messages.
+      owner: the method that has the option, for messages.
 
     Raises:
       UserError: when there are no leaves below the path, or no others.
@@ -74,9 +74,9 @@ def wima(
 
         w_WIMA^t = sum_{k=0}^{W-1} c_k w^{t-k},   c_k = 1/W;   before round W the mean of w^1..w^t ('partial') or w^t
 
-    A mean with equal weights costs the addition and subtraction of a vector per round. One with other weights costs
-    nothing until it is read, and then a pass over its W models; with the ring buffer on the host or in a file, these W
-    models are on the device during a dispatch.
+    A mean with equal weights costs one addition and one subtraction of a vector per round. A mean with other weights
+    costs nothing until it is read, and then one pass over its W models. If the ring buffer is on the host or in a file,
+    these W models are on the device during a dispatch.
 
     Args:
       readings: the read-outs; one ring buffer of the longest window serves all.
@@ -155,15 +155,15 @@ def wima_reading(
 
         w_WIMA^t = sum_{k=0}^{W-1} c_k w^{t-k},   c_k = 1/W
 
-    Other weights c_k are those of a decay of the learning rate that the mean stands for (Tian et al., WSM, 2025,
-    https://arxiv.org/abs/2507.17634): to first order, steps whose rate decays along a curve f, from f(0) = 1 to
-    f(1) = 0, end in the mean with c_k = f((W-1-k)/W) - f((W-k)/W).
+    Other weights c_k stand for a decay of the learning rate (Tian et al., WSM, 2025, https://arxiv.org/abs/2507.17634):
+    to first order, steps whose rate decays along a curve f, from f(0) = 1 to f(1) = 0, end at the mean with
+    c_k = f((W-1-k)/W) - f((W-k)/W).
 
     Args:
       window: W, models in the mean.
-      part: 'all', or the part that is taken from the average: 'classifier' or 'features'.
+      part: 'all', or the part taken from the average: 'classifier' or 'features'.
       warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
-      weights: c_k by the decay they stand for: 'uniform' or 'linear', f(s) = 1 - s, equal weights; 'cosine', (1 +
+      weights: c_k by the decay that they stand for: 'uniform' or 'linear', f(s) = 1 - s, equal weights; 'cosine', (1 +
         cos(pi s)) / 2, most in the middle; 'inverse_sqrt', 1 - sqrt(s), most for the oldest; 'quadratic', 1 - s^2,
         growing linearly to the newest. Or W numbers, newest first, such as '3-2-1', divided by their sum.
 

@@ -1,4 +1,4 @@
-"""Personalizers: how a client adapts an evaluated model to its own training examples before it is evaluated there.
+"""Personalizers: how a client adapts an evaluated model to its own training examples before evaluation.
 
 Personalization reads the trajectory and never changes it. Every module of this package is imported, so a new file that
 registers a personalizer needs no other change.

@@ -36,7 +36,7 @@ def build_all(choices: Iterable[str | Choice], setting: Setting, solve: Solver) 
       solve: the run's local solver.
 
     Raises:
-      UserError: when a choice is wrong, or two have the same name.
+      UserError: when a choice is invalid, or two have the same name.
     """
     built: dict[str, Personalizer] = {}
     for choice in choices:

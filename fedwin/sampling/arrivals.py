@@ -1,7 +1,7 @@
-"""Servers that do not wait for everybody: asynchronous ones, and synchronous ones that leave out stragglers.
+"""Servers that do not wait for all clients: asynchronous ones, and synchronous ones that leave out stragglers.
 
-Which clients a server step gets, and in which order, is decided by their simulated seconds alone. It is computed on the
-host, a function of (seed, step): nothing of it is saved, and a resumed run starts it again.
+The clients' simulated seconds alone decide which clients a server step gets, and in which order. This is computed on
+the host as a function of (seed, step); it is not saved, and a resumed run computes it again.
 """
 
 import functools
@@ -51,17 +51,17 @@ def asynchronous(
     """Returns the sampler of an asynchronous server, whose round is a server step with the updates that it buffered.
 
     `concurrency` clients are always in training, each from the model that was current when it started. A client that
-    arrives puts its update into the buffer; the server steps once that has `size` of them, and the next in line starts.
-    The line: the clients of uniform cohorts of `concurrency`, one cohort after the other, without those that are in
-    training or in the buffer. If all clients take the same time and size = concurrency, steps are synchronous rounds.
+    arrives puts its update into the buffer; the server steps once that has `size` of them, and the next client in the
+    queue starts. The queue is uniform cohorts of `concurrency` clients, one after another, without those in training or
+    in the buffer. If all clients take the same time and size = concurrency, steps are synchronous rounds.
 
     Args:
       num_clients: K.
       size: updates per server step.
       concurrency: number of clients in training.
       max_staleness: greatest staleness of an update that is used; others are dropped.
-      dropout: probability that a client brings no update; the next one starts when it would have arrived.
-      timeout: least seconds until then.
+      dropout: probability that a client sends no update; the next one starts when it would have arrived.
+      timeout: minimum seconds until then.
       jobs: time and work of clients.
 
     Raises:
@@ -146,7 +146,7 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
       sampler: draws the clients that start.
       most: clients that take part.
       deadline: seconds after which the server waits no longer; 0: never.
-      timeout: least seconds of a round with fewer clients than `most`, where there is no deadline.
+      timeout: minimum seconds of a round with fewer clients than `most`, if there is no deadline.
       jobs: time and work of clients.
     """
 

@@ -46,8 +46,8 @@ def random_order(random: np.random.Generator, clients: int, first: int) -> Itera
 def available_clients(population: Population, tag: int, available: Callable, chance) -> Sampler:
     """Returns a sampler of |S| clients, uniform without replacement among those that are available in the round.
 
-    Where fewer are available, all of them take part, perhaps nobody. Availability is computed for candidates in random
-    order, until enough are found: the cost of a round does not depend on the number of clients unless they are rarely
+    If fewer are available, all of them take part; there may be none. Availability is computed for candidates in random
+    order until enough are found, so the cost of a round does not depend on the number of clients unless they are rarely
     available.
 
     Args:
@@ -89,13 +89,13 @@ def diurnal(
     all of them take part.
 
     Args:
-      period: rounds of a day.
+      period: rounds per day.
       low: probability of being available at the worst time, at most `high`.
       high: probability at the best time.
       zones: number of time zones, z_i in {0, 1/zones, ...}; 1: one for all clients; 0: z_i uniform in [0, 1).
 
     Source: Eichner et al., Semi-Cyclic Stochastic Gradient Descent, 2019, https://arxiv.org/abs/1904.10120 (the time of
-    day as the reason of changing cohorts; the cosine is ours).
+    day as the reason for changing cohorts; the cosine is ours).
 
     Example:
       >>> population = Population(6, 6, 50, (0,), lambda seed: np.ones(6, int))
@@ -165,9 +165,9 @@ def markov(population: Population, *, up: PositiveShare, down: Share) -> Sampler
         P(i available in t+1 | not in t) = up,   P(i not available in t+1 | available in t) = down
 
     Chains are independent and start in their stationary distribution, up / (up + down) available. If fewer than |S| are
-    available, all of them take part. A state is a function of (seed, round, client), computed from the last rounds,
-    1 / (1 - |1 - up - down|) on average, for as many candidates as it takes to find |S|: a run needs no state of the
-    sampler, and a round costs about |S| (up + down) / up times that many random numbers, whatever K is.
+    available, all of them take part. A state is a function of (seed, round, client), computed from the last rounds, 1 /
+    (1 - |1 - up - down|) on average, for as many candidates as it takes to find |S|. A run needs no sampler state, and
+    a round costs about |S| (up + down) / up times that many random numbers, for any K.
 
     Args:
       up: probability that a client that is not available becomes so.
@@ -247,8 +247,8 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
         7,0,12
         7,30,41
 
-    A client may have any number of lines, and is never available without one. If fewer than |S| are, all of them take
-    part. The file's hash is part of the run's fingerprint.
+    A client may have any number of lines; without one it is never available. If fewer than |S| clients are available,
+    all of them take part. The file's hash is part of the run's fingerprint.
 
     Args:
       path: the CSV file, with the header client,start,end.

@@ -45,12 +45,12 @@ class Draw(NamedTuple):
 
     Attributes:
       ids: distinct clients, int32 [n].
-      importance: factor of each client's aggregation weight, float [n]; None stands for 1.
+      importance: factor in each client's aggregation weight, float [n]; None stands for 1.
       answers: False for a client that drops out, bool [n]; None: all answer.
       staleness: server steps since each client started, int32 [n]; None stands for 0.
       work: share of the local steps that each client takes, float32 [n]; None: that of the round (--local_work).
       seconds: simulated seconds of the round; None: those of its slowest client.
-      started: number of clients that have received a model since the round before; None: those that were drawn.
+      started: number of clients that have received a model since the previous round; None: all that were drawn.
       dropped: number of updates that arrived too late to be used.
       times: simulated seconds at which asynchronous clients start and arrive, float [n, 2].
     """
@@ -93,12 +93,12 @@ class Sampler:
       num_clients: K.
       largest: most clients that any round of the run draws; cohorts are padded to it.
       smallest: fewest clients that any round of the run draws; 0 if a round may draw nobody.
-      expected: mean number of clients that a round draws; where times decide, of those that it waits for.
+      expected: mean number of clients that a round draws or, if times decide, waits for.
       weighted: whether draws have an importance.
       rate: probability with which every client is drawn independently of the others (Poisson sampling), or None.
       fixed_size: whether every round draws the same number of clients, uniformly without replacement.
-      digest: hash of a file that decides the draws besides the choice and the federation; '' without one.
-      dropout: probability that a client that was drawn does not answer.
+      digest: hash of a file that the draws depend on, besides the choice and the federation; '' without one.
+      dropout: probability that a drawn client does not answer.
       timed: whether draws have seconds, because times decide who takes part.
       sizes: probability that a round draws n clients, for n = 0 ... largest; None: `expected` in every round.
     """
@@ -133,7 +133,7 @@ class Sampler:
           round: 0-based.
 
         Raises:
-          UserError: the draw of a user's sampler is not one of clients.
+          UserError: a user's sampler draws something other than clients.
         """
         with user_code(self.draw, f"sampling: no clients could be drawn for round {round + 1}"):
             drawn = self.draw(seed, round)
@@ -209,7 +209,7 @@ def sizes_of_available(most: int, clients: int, chance) -> tuple[float, ...]:
 
 
 def uniforms(seed: int, tag: int, rounds, clients) -> np.ndarray:
-    """Returns one random number in [0, 1) per (round, client): the same whoever else is asked for.
+    """Returns one random number in [0, 1) per (round, client), independent of which others are asked for.
 
     It is a hash (the finalizer of SplitMix64, once per argument).
 

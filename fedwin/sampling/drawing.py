@@ -59,7 +59,7 @@ def poisson(population: Population, *, rate: PositiveShare | None = None) -> Sam
     is cut. A wrapper or an algorithm finds the rate in `setting.sampling.rate`.
 
     Args:
-      rate: probability of each client; none = clients_per_round / K.
+      rate: probability that a client takes part; none = clients_per_round / K.
 
     Source: Mironov et al., Renyi Differential Privacy of the Sampled Gaussian Mechanism, 2019,
     https://arxiv.org/abs/1908.10530.
@@ -172,7 +172,7 @@ def cyclic(
 
         S_t is a subset of group (t // rounds) mod groups
 
-    Sizes of groups differ by at most 1. A group of no more than |S| clients takes part as a whole.
+    Sizes of groups differ by at most 1. A group of at most |S| clients takes part as a whole.
 
     Args:
       groups: number of groups, at most K; 0: as many as rounds are needed for all clients to take part, ceil(K / |S|).

@@ -44,13 +44,13 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
       choices: such as 'clip:norm=1.0', in the order in which they are applied.
 
     Raises:
-      UserError: when a choice is wrong or given twice, or wrappers do not go together in this order.
+      UserError: when a choice is invalid or given twice, or wrappers can't be combined in this order.
     """
     return together([WRAPPERS.build(choice, setting) for choice in choices])
 
 
 def together(built: list[Wrapper]) -> list[Wrapper]:
-    """Returns built wrappers; raises UserError if one is given twice, or they do not go together in this order."""
+    """Returns built wrappers; raises UserError if one is given twice, or they can't be combined in this order."""
     names = [wrapper.name for wrapper in built]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"wrap={repeated}: wrapper '{repeated}' is given twice; keep one.")

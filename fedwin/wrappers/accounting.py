@@ -1,4 +1,4 @@
-"""Privacy accounting: epsilon of a run after a number of rounds, by the accountants of dp-accounting.
+"""Privacy accounting: epsilon of a run after a number of rounds, computed by the accountants of dp-accounting.
 
 A round is one Gaussian mechanism on a random cohort. Two accountants compose the rounds: Renyi differential privacy (an
 upper bound, in microseconds per evaluation) and privacy loss distributions (tight, for Poisson cohorts only).
@@ -51,7 +51,7 @@ class Privacy:
     """The guarantee of a run: client-level (epsilon, delta) differential privacy of its server models.
 
     Attributes:
-      noise_multiplier: standard deviation of the noise over the norm that a client's step is clipped to.
+      noise_multiplier: standard deviation of the noise, divided by the norm that a client's step is clipped to.
       neighbors: federations that are compared: 'add_remove' one client, or 'replace_one' by another.
       num_clients: K.
       cohort: expected number of clients of a cohort if each takes part independently of the others ('add_remove'), or
@@ -81,7 +81,7 @@ class Privacy:
         return Mechanism(self.noise_multiplier, self.neighbors, self.num_clients, self.cohort)
 
     def spent(self, rounds: int) -> tuple[tuple[Mechanism, int], ...]:
-        """Returns what the account consists of after a number of rounds: mechanisms, and how often each was applied."""
+        """Returns the mechanisms applied in a number of rounds, and how often each was applied."""
         counts: dict[Mechanism, int] = {}
         for mechanism, count in (*self.before, (self.mechanism, rounds - self.since)):
             counts[mechanism] = counts.get(mechanism, 0) + count
@@ -92,7 +92,7 @@ class Privacy:
         _package()
 
     def epsilon(self, rounds: int) -> float:
-        """Returns epsilon after a number of rounds, by the accountant that was chosen."""
+        """Returns epsilon after a number of rounds, by the chosen accountant."""
         return _epsilon(self.spent(rounds), self.delta, self.accountant)
 
     def describe(self, rounds: int) -> str:

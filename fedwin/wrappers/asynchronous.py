@@ -1,11 +1,11 @@
-"""Asynchronous servers: a ring of the last broadcasts, from which every client takes the one that it started from.
+"""Asynchronous servers: a ring of the last broadcasts, from which every client takes the one it started from.
 
     d_i = w(s_i) (y_i - x^{t - s_i}),   x^{t+1} = server(x^t, mean of d_i over the buffer)
 
-Client i arrives in server step t with the staleness s_i, the number of steps since it started from x^{t - s_i}. It
-trains inside the compiled round of its arrival, at the learning rate of its start. The mean divides by the weights of
-the clients without w, so that stale steps are shorter. Other parts of a message, sums such as SCAFFOLD's and FedDyn's,
-are not weighted: the mean of all clients' rows stays what it is. Rows cannot change while their client trains.
+Client i arrives in server step t with staleness s_i, the number of steps since it started from x^{t - s_i}. It trains
+inside the compiled round of its arrival, at the learning rate of its start. The mean divides by the clients' weights
+without w, so that stale steps are shorter. Other parts of a message, sums such as SCAFFOLD's and FedDyn's, are not
+weighted, so they still add up to the mean of all clients' rows. A row cannot change while its client trains.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ def hinge(*, a: Positive = 10.0, b: NonNegativeInt = 4) -> Callable:
 
     Args:
       a: slope of the denominator.
-      b: greatest staleness that has full weight.
+      b: greatest staleness with full weight.
     """
     return lambda s: 1 / (1 + a * jnp.asarray(jnp.maximum(s - b, 0), float))
 
@@ -62,7 +62,7 @@ class Buffer(NamedTuple):
     """An asynchronous server.
 
     Attributes:
-      size: updates of a server step.
+      size: updates per server step.
       concurrency: clients in training.
       weight: staleness, int32 [] -> weight, float [].
       max_staleness: greatest staleness of an update that is used.
@@ -98,12 +98,12 @@ def buffer(
 
         d_i = w(s_i) (y_i - x^{t - s_i}),   or with mixing   d_i = mixing w(s_i) (y_i - x^t)
 
-    With size=1 and mixing this is FedAsync, x <- (1 - a_t) x + a_t y_i with a_t = mixing w(s_i), and s_i = 0 if no
-    step came between.
+    With size=1 and mixing this is FedAsync, x <- (1 - a_t) x + a_t y_i with a_t = mixing w(s_i), and s_i = 0 if no step
+    came in between.
 
     Args:
       concurrency: number of clients in training.
-      size: updates of a server step; none = --clients_per_round.
+      size: updates per server step; none = --clients_per_round.
       staleness: weight w of an update, such as constant, polynomial:a=0.5, "hinge:a=10,b=4".
       max_staleness: older updates are dropped.
       mixing: FedAsync's mixing rate; none = FedBuff.
@@ -120,12 +120,12 @@ def buffer(
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["models", "place"], meta_fields=["size", "rounds"])
 @dataclasses.dataclass(frozen=True)
 class OldModels:
-    """The ones of the last L broadcasts that a dispatch of R rounds needs, when the whole ring is not on the device.
+    """Those of the last L broadcasts that a dispatch of R rounds needs, if the whole ring is not on the device.
 
     Attributes:
       models: tree of [H, ...].
       place: where broadcast number n is in `models`, at n mod L, int32 [L].
-      size: updates of a server step.
+      size: updates per server step.
       rounds: R; 0 before room is allocated.
     """
 

@@ -35,7 +35,7 @@ class Wrapper(NamedTuple):
       rate: schedule -> schedule, the clients' learning rate.
       epochs: schedule -> schedule, the clients' local epochs.
       bound: (start, y) -> y, applied to a client's model after its last local step; None for none.
-      frozen: as in local.Solver, the parameters that a local step leaves as they are; None for none.
+      frozen: as in local.Solver, the parameters that a local step leaves unchanged; None for none.
       privacy: the guarantee that the wrapper gives (accounting.Privacy), or None.
     """
 
@@ -119,7 +119,7 @@ def _on_inner_state(phase: Phase) -> Phase:
 
 
 def with_own_state(algorithm: Algorithm, init: Callable) -> Algorithm:
-    """Returns an algorithm whose server state is Wrapped, with an own state that its phases leave as it is.
+    """Returns an algorithm whose server state is Wrapped, with an own state that its phases leave unchanged.
 
     Args:
       init: (params, inner state, key) -> own state.
@@ -137,7 +137,7 @@ def with_own_state(algorithm: Algorithm, init: Callable) -> Algorithm:
 
 
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
-    """Returns an algorithm with a further server step, which has its own state, at the end of every round.
+    """Returns an algorithm with an additional server step, which has its own state, at the end of every round.
 
     Args:
       init: (params, inner state, key) -> own state.
@@ -166,7 +166,7 @@ def personal_model(algorithm: Algorithm, own: Callable | None = None) -> Callabl
 
 
 def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
-    """Returns the one phase of an algorithm that clients take part in.
+    """Returns the only phase of an algorithm in which clients take part.
 
     Raises:
       UserError: when there are several round trips per round (MIME).
@@ -178,7 +178,7 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
 
 
 def check_no_old_models(wrapper: str, state) -> None:
-    """Raises UserError if a server compares its models of several rounds (GHB), where clients get other ones."""
+    """Raises UserError if a server compares its models of several rounds (GHB), but clients receive others."""
     is_old = lambda node: isinstance(node, window.Delay)
     if any(map(is_old, jax.tree.leaves(state, is_leaf=is_old))):
         raise UserError(
@@ -188,7 +188,7 @@ def check_no_old_models(wrapper: str, state) -> None:
 
 
 def initial_stats(setting: core.Setting, key):
-    """Returns the model statistics that a run starts from, BatchNorm's; () if there are none."""
+    """Returns the model statistics that a run starts from (BatchNorm's); () if there are none."""
     if tree.is_empty(core.stats_shapes(setting)):
         return ()
     return jax.jit(lambda key: setting.model.init(key).stats)(key)

@@ -31,13 +31,13 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
 def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
     """Bounds every client's step d_i = y_i - x: y_i <- x + d_i min(1, norm / ||d_i||), one norm over all parameters.
 
-    y_i is bounded where local training returns it. Everything that the algorithm derives from it is bounded as well:
-    all sums that reach the server (FedDyn's second one, FedGMA's signs) and the client's state (FedDyn's q_i, AdaBest's
-    h_i, FedHBM's a_i). Model statistics (BatchNorm's) and metrics are not part of the step and have no bound, nor has
-    what `topk` and `quantize` add to it: residuals and rounding. A part that stays `local` counts, and is bounded, too.
-    Algorithms whose clients send anything else are rejected: SCAFFOLD's controls are mean gradients, MIME sends
-    gradients, and FedFA's anchors are features. Clients bound themselves, before an attacker changes what it sends: the
-    server's bound is `--aggregate=norm_bound`.
+    y_i is bounded when local training returns it, and with it everything that the algorithm derives from it: all sums
+    that reach the server (FedDyn's second one, FedGMA's signs) and the client's state (FedDyn's q_i, AdaBest's h_i,
+    FedHBM's a_i). Not bounded are model statistics (BatchNorm's) and metrics, which are not part of the step, and what
+    `topk` and `quantize` add to it: residuals and rounding. A part that stays `local` counts toward the norm and is
+    bounded. Algorithms whose clients send anything else are rejected: SCAFFOLD's controls are mean gradients, MIME
+    sends gradients, and FedFA's anchors are features. Clients apply the bound, before an attacker changes what it
+    sends; the server's bound is `--aggregate=norm_bound`.
 
     Args:
       norm: the bound on the norm.

@@ -37,7 +37,7 @@ def stochastic(x, key, bits: int):
 
 
 def sent_bytes(leaf, bits: int) -> int:
-    """Returns the bytes in which an array is sent: `bits` per entry and the scale, or as it is if that is less.
+    """Returns the number of bytes that an array is sent in: `bits` per entry and the scale, or uncompressed if smaller.
 
         min(ceil(n bits / 8) + b, n b),   n entries of b bytes
 
@@ -62,11 +62,11 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
 
         Q(x) = (s / L) floor(L x / s + u),   s = max |x|,   L = 2^(bits - 1) - 1,   u uniform in [0, 1)
 
-    Every array of a message is quantized on its own (a layer's kernel, its bias; SCAFFOLD's second sum, too), and is
-    sent as one scale s and `bits` bits per entry, rounded up to bytes; arrays that are no smaller that way are sent as
-    they are. This is QSGD with the largest entry in place of the norm. Nothing is quantized on the way to the clients,
-    and statistics (BatchNorm's) are not quantized either. Algorithms whose servers compute further sums from exact
-    steps are refused (FedDyn, FedExP, FedGloSS, FedGMA, FedSMOO, FedStale, FedVARP).
+    Every array of a message (a layer's kernel, its bias, also SCAFFOLD's second sum) is quantized separately and sent
+    as one scale s and `bits` bits per entry, rounded up to bytes; arrays that would be no smaller are sent unchanged.
+    This is QSGD with the largest entry in place of the norm. What the server sends and statistics (BatchNorm's) are not
+    quantized. Algorithms whose servers compute further sums from exact steps are rejected (FedDyn, FedExP, FedGloSS,
+    FedGMA, FedSMOO, FedStale, FedVARP).
 
     Args:
       bits: bits per entry, from 2 to 16; 32 quantizes nothing.
@@ -79,7 +79,7 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
 
     Example:
       >>> from fedwin import testing
-      >>> testing.run_rounds("fedavg", wrappers=["quantize:bits=2"])  # steps of one entry are sent as they are
+      >>> testing.run_rounds("fedavg", wrappers=["quantize:bits=2"])  # steps of one entry are sent unchanged
       {'model': [3.916, 3.315, 3.169]}
     """
     _check_bits("quantize", bits)
@@ -167,15 +167,15 @@ def topk(
 
         p_i = decay e_i + y_i - x,   sent_i = Q(the k entries of p_i of largest magnitude),   e_i <- p_i - sent_i
 
-    Q rounds the k entries together, as `quantize` does, so its errors stay in e_i, too. SparseLoCo is share=0.03,
-    decay=0.95, bits=2 around diloco:optimizer=sgd,server_lr=1. There k is counted in chunks of 4096, Q is another, and
-    the released code divides an entry by the number of workers that sent it, not by that of all.
+    Q rounds the k entries together, as `quantize` does, so its errors also stay in e_i. SparseLoCo is share=0.03,
+    decay=0.95, bits=2 around diloco:optimizer=sgd,server_lr=1. SparseLoCo's paper counts k in chunks of 4096 and has
+    another Q, and the released code divides an entry by the number of workers that sent it, not by that of all workers.
 
-    k = ceil(share d) of the d parameters, over all layers together. Per entry, its value and a position of four bytes
-    are sent, or the whole step where that is no more. A client's e_i stays as it is while the client does not take
-    part. Other parts of a message (SCAFFOLD's second sum) and statistics are sent as they are; nothing is sparsified
-    on the way to the clients. Algorithms without a mean step, with two round trips (MIME), and those whose servers
-    compute further sums from exact steps (as for `quantize`) are refused.
+    k = ceil(share d) of the d parameters, over all layers together. Each entry is sent as its value and a position of
+    four bytes, or the whole step is sent if it is no larger. A client's e_i does not change while the client does not
+    take part. Other parts of a message (SCAFFOLD's second sum), statistics and what the server sends are not
+    sparsified. Algorithms without a mean step, with two round trips (MIME), and those whose servers compute further
+    sums from exact steps (as for `quantize`) are rejected.
 
     Args:
       share: share of the entries that are sent; 1 with 32 bits sends everything and keeps no state.

@@ -42,7 +42,7 @@ class NoiseState(NamedTuple):
 
 
 def clipped(step, norm):
-    """Returns a step within a norm, and whether it was; a step that is not finite becomes 0.
+    """Returns a step clipped to a norm, and whether it was within; a step that is not finite becomes 0.
 
         d min(1, norm / ||d||)
 
@@ -63,7 +63,7 @@ class Clipping(NamedTuple):
 
     Attributes:
       norm: the norm, or the first one if it is adapted.
-      noise: standard deviation of the noise on the sum over the norm.
+      noise: standard deviation of the noise on the sum, divided by the norm.
       expected: number of clients that the sum is divided by.
       quantile: quantile of the steps' norms that the norm follows; None: it is constant.
       rate: learning rate of the norm.
@@ -92,7 +92,7 @@ class Clipping(NamedTuple):
 
 
 def noise_of_the_sum(noise: float, bit_noise: float) -> float:
-    """Returns the noise multiplier of the sum, with which sum and bits together are as private as `noise` alone.
+    """Returns the sum's noise multiplier with which sum and bits together are as private as with `noise` alone.
 
     Example:
       >>> round(noise_of_the_sum(1.0, 1.0), 4)
@@ -202,25 +202,25 @@ def dp(
         d_i <- d_i min(1, clip / ||d_i||),   d_i = y_i - x
         Delta = (sum_{i in S} d_i + N(0, (noise clip)^2 I)) / n,   n = E|S|
 
-    The server continues with Delta in place of the mean step. The denominator n is constant, and an empty cohort gets
-    noise, too. With a `quantile`, clip follows that quantile of the norms: clients also send whether they were within
+    The server continues with Delta in place of the mean step. The denominator n is constant, and an empty cohort also
+    gets noise. With a `quantile`, clip follows that quantile of the norms: clients also send whether they were within
     it, and the noise on the sum grows to (noise^-2 - (2 bit_noise)^-2)^(-1/2) clip, so that both together are as
-    private as with `noise` alone. The guarantee is client-level, for the server models of all rounds; averages of
-    them (WIMA, EMA, SWA, IMA) and their accuracy on public data cost nothing. Refused are weights by examples (set
-    --weighting=uniform), statistics (BatchNorm's), and algorithms whose clients send more than their step. Wrappers
-    that change steps are given before dp. The noise is that of a simulation: float32, and a function of the seed.
+    private as with `noise` alone. The guarantee is client-level, for the server models of all rounds; averages of them
+    (WIMA, EMA, SWA, IMA) and their accuracy on public data cost nothing. Weights by examples (set --weighting=uniform),
+    statistics (BatchNorm's), and algorithms whose clients send more than their step are rejected. Name wrappers that
+    change steps before dp. The noise is simulated: float32, and a function of the seed.
 
     Args:
-      clip: norm that steps are clipped to; the first one if it is adapted.
-      noise: noise multiplier, the standard deviation of the noise on the sum over clip.
+      clip: norm that steps are clipped to; the initial norm if it is adapted.
+      noise: noise multiplier, the standard deviation of the noise on the sum, divided by clip.
       delta: the delta of (epsilon, delta), below 1/K.
       quantile: quantile of the norms that clip follows; none = clip is constant.
       clip_lr: learning rate of clip.
-      bit_noise: standard deviation of the noise on the number of steps within clip, > noise / 2; none = n / 20, or
-        noise if that is more.
+      bit_noise: standard deviation of the noise on the number of steps within clip, > noise / 2; none = max(n / 20,
+        noise).
       neighbors: 'add_remove' compares federations with and without a client, and needs Poisson cohorts; 'replace_one'
-        replaces a client by another, and needs cohorts of a fixed size.
-      accountant: accountant of the epsilon in metrics.jsonl, 'rdp' or 'pld'; the summary has both.
+        replaces a client with another, and needs cohorts of a fixed size.
+      accountant: accountant for the epsilon in metrics.jsonl, 'rdp' or 'pld'; the summary has both.
 
     Raises:
       UserError: when the privacy of the run cannot be accounted for.

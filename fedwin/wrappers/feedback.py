@@ -1,11 +1,11 @@
-"""Averages that are fed back: clients train from a mix of the model that the server steps and its average.
+"""Averages that are fed back: clients train from a mix of the server's model and its average.
 
     y_t     = (1 - f) z_t + f x_t              broadcast
     z_{t+1} = server step from z_t, on messages of clients that trained from y_t
     x_{t+1} = average of z_1 .. z_{t+1}        evaluated
 
 With f = 0, x is a read-out of an unchanged run, as an observer computes it; with f = 1, clients train from the average.
-IMA with a feedback below 1 (`fedwin.wrappers.ima`) mixes likewise, but its server steps from what it broadcast.
+IMA with a feedback below 1 (`fedwin.wrappers.ima`) mixes likewise, but its server steps from the broadcast model.
 """
 
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def feedback(setting: Setting, *, window: PositiveInt = 20, feedback: Share = 0.
 
     Args:
       window: W, models in the mean.
-      feedback: share of the average in what is broadcast.
+      feedback: share of the average in the broadcast model.
 
     Source: the interpolation is that of `primal`, around the window of `--observe=wima`.
 
@@ -106,7 +106,7 @@ def primal(setting: Setting, *, mu_y: Share = 0.7, mu_x: Share = 0.99) -> Wrappe
     x is evaluated, x_0 = z_0.
 
     Args:
-      mu_y: share of the average in what is broadcast.
+      mu_y: share of the average in the broadcast model.
       mu_x: memory of the average.
 
     Source: Defazio et al., Smoothing DiLoCo with Primal Averaging for Faster Training of LLMs, 2025,
@@ -131,8 +131,8 @@ def schedule_free(setting: Setting, *, beta: Share = 0.9, power: NonNegative = 0
     x is evaluated. beta=0 evaluates the uniform mean of an unchanged run.
 
     Args:
-      beta: share of the average in what is broadcast.
-      power: 0 weights all models equally, larger ones the later models more.
+      beta: share of the average in the broadcast model.
+      power: 0 weights all models equally; larger values weight later models more.
       start: fraction of the rounds (0.25) or 0-based round (100) of the first model in the mean.
 
     Source: Defazio et al., The Road Less Scheduled, 2024, https://arxiv.org/abs/2405.15682.

@@ -2,7 +2,7 @@
 
 IMA's window holds aggregates a_t. In the paper's code, a_t is the new server model (placement='post'), but around an
 adaptive server (FedAdam, FedYogi, FedAdagrad) it is the clients' mean sum_i p_i y_i (placement='pre'): the server
-optimizer steps towards the window's average, and its output is broadcast. 'post' around an adaptive server is a
+optimizer steps toward the window's average, and its output is broadcast. 'post' around an adaptive server is a
 different method.
 """
 
@@ -202,9 +202,9 @@ def ima(
 ) -> Wrapper:
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
-    The window holds the aggregates a_t of the base method, never IMA models. It is filled before `start`, or else the
-    average waits until it is full. The average is broadcast and evaluated in place of the base method's model. Model
-    statistics are averaged likewise.
+    The window holds the aggregates a_t of the base method, never IMA models. If it is not full at `start`, the average
+    waits until it is. The average is broadcast and evaluated in place of the base method's model. Model statistics are
+    averaged likewise.
 
     Args:
       window: P, models in the average.
@@ -218,7 +218,7 @@ def ima(
       low: rate of const, lowest rate of cyclic.
       period: rounds of a cycle (cyclic), or per epoch dropped (epoch).
       lr_restart: 'epoch' restarts the base schedule at `start`, as the released code does.
-      feedback: share of the average in what is broadcast, (1 - feedback) a_t + feedback x, for 'post'; 1 is IMA, 0
+      feedback: share of the average in the broadcast model, (1 - feedback) a_t + feedback x, for 'post'; 1 is IMA, 0
         trains like the base method. The average is evaluated in any case.
 
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
@@ -264,7 +264,7 @@ def swa(
         lr_i = (1 - u) eta_1 + u eta_2,   u = ((i mod c) + 1) / c,   in rounds i >= start
 
     theta_SWA is evaluated but never broadcast, so the trained model is in the checkpoints only. To evaluate both in one
-    run, evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle
+    run, evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with the same start, cycle
     and phase.
 
     Args:

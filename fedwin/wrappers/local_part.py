@@ -140,15 +140,15 @@ def local(
 
     u are the shared parameters, w_i the local part. FedPer is part=classifier, LG-FedAvg part=features; FedBN is
     part=norm, with --wrap=local_bn for the statistics. FedRep is part=classifier,alternate=0.9: of ten local epochs,
-    nine train w_i with u as it was received, and the last one u with w_i as it then is. The server keeps the initial w,
-    which a client starts from. The server's own model, 'model' in the evaluations, has that w: what counts are the
-    clients' models, u with w_i (`fedwin train --eval_clients`). Name this wrapper before those that change messages
+    nine train w_i with the received u, and the last one trains u with the resulting w_i. The server keeps the initial
+    w, from which clients start. The server's own model, 'model' in the evaluations, has that w; the models that matter
+    are the clients', u with w_i (`fedwin train --eval_clients`). Name this wrapper before those that change messages
     (topk, quantize): after them, it would read a changed w_i.
 
     Args:
       part: 'classifier', 'features' (everything else) or 'norm' (parameters of normalization layers).
-      alternate: share of a client's local steps, the first ones, that train w_i alone; the others then train u alone.
-        It is rounded up, so a client of a single step does not train u. 0: all steps train both.
+      alternate: share of a client's local steps that train w_i alone, before the others train u alone. It is rounded
+        up, so a client with a single step does not train u. 0: all steps train both.
 
     Raises:
       UserError: when the model has no such part, or clients send anything but their mean step.

@@ -30,7 +30,7 @@ def check_not_private(wrapper: str, message) -> None:
 
 
 def step_of(wrapper: str, message, whole: bool = False) -> core.MeanStep:
-    """Returns the mean step of a client's message, which a wrapper changes.
+    """Returns the mean step of a client's message, for a wrapper that changes it.
 
     Args:
       whole: whether the wrapper needs the whole model in every round.
@@ -76,7 +76,7 @@ def check_nothing_derived(wrapper: str, message) -> None:
 
 
 def map_values(function: Callable, message):
-    """Returns a message with a function applied to every array that is sent, without the weights of means.
+    """Returns a message with a function applied to every array that is sent, except the weights of means.
 
     Example:
       >>> map_values(lambda x: 2 * x, {"a": core.Mean(1.0, 5.0), "b": 2.0})
