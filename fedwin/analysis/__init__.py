@@ -1,7 +1,7 @@
 """Analysis of finished runs: lines and planes between models, factors of the loss, CKA, forgetting, accuracy curves.
 
 Everything here is a function of finished models, outputs or accuracies, computed on the host in float64 for inputs of
-any precision; nothing takes part in training. `evaluate` is a function of the caller, model -> any tree of numbers:
+any precision; nothing takes part in training. `evaluate` is the caller's function, model -> any tree of numbers:
 
     probe = jax.jit(evaluate.make_probe(model, normalize, measure))
     on_line = [[1 - s, s] for s in (0, 0.5, 1)]

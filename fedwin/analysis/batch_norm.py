@@ -15,11 +15,11 @@ def recomputed(model, variables: Variables, batches) -> Variables:
 
         statistics = sum_j n_j batch_j / sum_j n_j,   n_j examples in batch j
 
-    Averages of models, and points on lines and planes between them, have averaged statistics; these are their own. A
-    training step changes running' = m running + (1 - m) batch for any m; m is obtained as its derivative.
+    Averages of models, and points on lines and planes between them, have averaged statistics; the recomputed ones are
+    their own. A training step changes running' = m running + (1 - m) batch for any m; m is obtained as its derivative.
 
     Args:
-      variables: its parameters, and statistics whose shapes alone matter.
+      variables: its parameters, and statistics of which only the shapes matter.
       batches: normalized batches as model.apply takes them, with 'mask' [B] (0 = padding) if they have one.
 
     Raises:

@@ -22,7 +22,7 @@ class Factors(NamedTuple):
       heter_bias: mean of heter_biases weighted by p.
       train_biases: client k's mean b_k^2 on its own examples [K].
       heter_biases: client k's mean b_k^2 on the other clients' examples [K].
-      plug_in: whether there was one replica only; then a client's model serves as its own mean, and variance and
+      plug_in: whether there was only one replica; then a client's model serves as its own mean, and variance and
         covariance are 0 by construction.
     """
 
@@ -45,8 +45,8 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
         b_k = y - mean_s f_k,   f_GM = sum_k p_k f_k + O(locality^2)
 
     Args:
-      outputs: f, client k's output on example n in replica s of its training (the same start, other batch orders;
-        S = 1 is the plug-in estimate) [S, K, N, ...].
+      outputs: f, client k's output on example n in replica s of its training (the same start, other batch orders; S = 1
+        is the plug-in estimate) [S, K, N, ...].
       targets: y in the same units, such as one-hot where the outputs are softmax [N, ...].
       owner: the client that holds the example, integers [N].
       weights: p up to a factor, by default the clients' numbers of examples [K].

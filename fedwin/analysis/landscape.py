@@ -87,7 +87,7 @@ def plane(first, second, third) -> Plane:
 
 
 def point(plane: Plane, a: float, b: float):
-    """Returns the model at coordinates (a, b), statistics included; at their coordinates bitwise the three models.
+    """Returns the model at coordinates (a, b), statistics included; to the bit, the three models at their coordinates.
 
         w_1 + a u + b v = c_1 w_1 + c_2 w_2 + c_3 w_3,   c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3
 

@@ -71,8 +71,8 @@ def mix(coefficients, models):
 
         sum_i c_i w_i
 
-    A single coefficient of 1 among zeros returns that very model. Otherwise leaves that are not floats (counters) are
-    taken from the first model; every leaf keeps its dtype.
+    A coefficient of 1 among zeros returns that model itself. Otherwise leaves that are not floats (counters) are taken
+    from the first model; every leaf keeps its dtype.
 
     Args:
       coefficients: c [n].
@@ -113,8 +113,8 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
         w(c) = sum_i c_i w_i for every row c
 
     Mixtures are computed on the device, one chunk at a time, so that a plane of a thousand points needs the memory of
-    `chunk` models. A row with a single 1 evaluates bitwise that model. Leaves that are not floats (counters) are taken
-    from the first model.
+    `chunk` models. A row with a single 1 evaluates that model, to the bit. Leaves that are not floats (counters) are
+    taken from the first model.
 
     Args:
       models: w, a list of m Variables or trees of one network, all finite.

@@ -1,4 +1,4 @@
-"""Skew of a partition: distances of clients' label distributions to that of all clients, inequality of their sizes."""
+"""Skew of a partition: distances of clients' label distributions from that of all clients, inequality of sizes."""
 
 import numpy as np
 

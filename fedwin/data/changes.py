@@ -1,4 +1,4 @@
-"""Changes: how the examples that clients train on, and test examples, differ from the stored ones."""
+"""Changes: how the examples that clients train on, and the test examples, differ from the stored ones."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Changes(NamedTuple):
 
         Args:
           round: 0-based round whose data they are.
-          first: number of its first example, which decides noise.
+          first: number of its first example, which determines the noise.
         """
         if not self.text:
             return c
@@ -70,7 +70,7 @@ class Changes(NamedTuple):
         return core.with_client_phases(changed, algorithm) if self.text else algorithm
 
     def of_test(self, batches, completed, run_key):
-        """Returns test batches [n, B, ...], or a tuple of such, as they are in the last round; may be traced."""
+        """Returns test batches [n, B, ...], or a tuple of these, as they are in the last round; may be traced."""
         if self.drift is None:
             return batches
         if isinstance(batches, tuple):
@@ -82,15 +82,15 @@ class Changes(NamedTuple):
     def of_clients(
         self, federation: Federation, part: Partition, clients, round: int, *, most=None, among=None, first=0
     ):
-        """Yields the examples of clients, {'x': [N, ...], 'y': [N]}, as they have them in a round.
+        """Yields the examples of clients, {'x': [N, ...], 'y': [N]}, as the clients see them in a round.
 
         Args:
           federation: as `of_federation` returns it.
-          part: what the clients hold: its partition, or another one.
+          part: the partition that says what clients hold: the federation's, or another one.
           clients: their numbers.
           round: 0-based.
-          most: number of each client's first examples; None: all.
-          among: places in part.order of the only examples to yield, int [n]; None: all.
+          most: how many of each client's examples, the first ones, to yield; None: all.
+          among: places in part.order to which the examples are restricted, int [n]; None: all.
           first: as for `of_client`.
         """
         wanted = np.ones(len(part.order), bool) if among is None else np.isin(np.arange(len(part.order)), among)

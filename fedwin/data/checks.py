@@ -19,7 +19,7 @@ def check(dataset: Dataset) -> Dataset:
     and kinds of inputs, `mean` and `std` fit the channels, and each of the data set's own clients has examples.
 
     Raises:
-      UserError: naming the feature and the record that is wrong.
+      UserError: names the feature and the record that is wrong.
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         where = f"data set '{dataset.name}', {split}"
@@ -62,7 +62,7 @@ def check_labels(labels, dataset: Dataset, where: str) -> None:
     """Checks that labels [N, ...] are whole numbers in 0..num_classes - 1, or finite ones for regression.
 
     Raises:
-      UserError: there are no labels, or naming the first record with a wrong one.
+      UserError: there are no labels, or some are wrong; names the first such record.
     """
     labels = np.asarray(labels)
     if not labels.size:
@@ -119,7 +119,7 @@ def check_scaling(dataset: Dataset) -> None:
     """Checks a data set's `mean` and `std`.
 
     Raises:
-      UserError: not one finite number per channel, a deviation that is not positive, or one of them alone.
+      UserError: not one finite number per channel, a deviation that is not positive, or only one of the two.
     """
     name, channels = dataset.name, dataset.train["x"].shape[-1]
     given = {what: value for what in ("mean", "std") if (value := getattr(dataset, what)) is not None}
@@ -214,7 +214,7 @@ def check_not_empty(partition: Partition, remedy: str = "use fewer clients or a 
 
 
 def check_clients(dataset: Dataset) -> None:
-    """Raises UserError naming a client of the data set's own that is empty or occurs twice."""
+    """Raises UserError naming one of the data set's own clients that is empty or occurs twice."""
     own = dataset.natural
     if own is None:
         return

@@ -83,9 +83,9 @@ class Partition(NamedTuple):
         return Partition(self.order[places], offset, ids=pick(self.ids), domain=pick(self.domain))
 
     def where(self, kept: np.ndarray) -> "Partition":
-        """Returns the clients with the examples of those places in `order` that are true in a mask, bool [n].
+        """Returns the partition without the examples at those places in `order` that are false in a mask, bool [n].
 
-        Some may have none. The report has their 'sizes', and what remains true of them.
+        Clients may lose all examples. The report has the new 'sizes' and the entries that remain true.
         """
         offset = offsets(kept)[self.offset]
         lasting = ("partition", "chosen_from", "path")
@@ -103,7 +103,7 @@ class Partition(NamedTuple):
     def from_lists(cls, lists, **fields) -> "Partition":
         """Builds a partition from one index array per client, or from a matrix [K, n] if all clients hold n examples.
 
-        Further fields of the partition, such as `ids`, are taken as they are.
+        Further fields of the partition, such as `ids`, are taken unchanged.
         """
         if isinstance(lists, np.ndarray):
             return cls(lists.astype(np.int32).reshape(-1), offsets(np.full(len(lists), lists.shape[1])), **fields)
@@ -113,7 +113,7 @@ class Partition(NamedTuple):
 
     @classmethod
     def consecutive(cls, sizes, **fields) -> "Partition":
-        """Builds a partition whose clients hold consecutive examples, given their numbers of them [K].
+        """Builds a partition whose clients hold consecutive examples, given the number of each client's [K].
 
         Further fields as for `from_lists`.
         """
@@ -133,10 +133,10 @@ class Dataset:
       train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
         label, int32 [N], for sequences int32 [N, T], for regression float32 [N]; data sets with domains have 'domain',
         int32 [N]. Large data sets have memory maps or `example_source.Images`, which decode images on access.
-      num_classes: number of classes, or size of the vocabulary; 1, the network's output, for regression.
+      num_classes: number of classes, or size of the vocabulary; for regression 1, the network's output.
       task: 'classification' (one label per example), 'sequence' (one label per position, 0 = padding) or 'regression'
         (one continuous label per example).
-      mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x as it is.
+      mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x unchanged.
       std: per-channel standard deviation of x, likewise.
       class_names: names of the classes in figures; may be empty.
       domain_names: names of the domains in figures; may be empty.
@@ -162,7 +162,7 @@ class Dataset:
     )
 
     def __repr__(self) -> str:
-        """Sizes, not the examples: a notebook shows it."""
+        """Shows sizes, not examples, in a notebook."""
         x = self.train["x"]
         kind = {"sequence": "positions to label", "regression": "one number each"}.get(self.task, "one label each")
         classes = "" if self.task == "regression" else f", {self.num_classes} classes"
@@ -248,7 +248,7 @@ PARTITIONS = Registry(
 
 
 def floor_of_share(share: float | np.ndarray, total):
-    """Returns floor(share * total), 29 of 100 for 0.29, whose product is 28.999... in binary."""
+    """Returns floor(share * total): 29 of 100 for 0.29, although the product is 28.999... in binary."""
     return np.floor(share * total + 1e-9).astype(np.int64)
 
 
@@ -256,12 +256,12 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
 
     Args:
-      fraction: share of validation examples, in [0, 1); UserError for others.
+      fraction: share of validation examples, in [0, 1); UserError otherwise.
       seed: seed of the random choice, >= 0.
 
     Returns:
       (training partition, validation partition), both with the ids, domains and order of examples of `partition`. Small
-      clients may have no validation example.
+      clients may have no validation examples.
 
     Example:
       >>> training, validation = split_validation(Partition.from_lists([range(10), range(10, 15)]), 0.2, seed=0)

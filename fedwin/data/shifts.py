@@ -1,7 +1,7 @@
 """Shifts of the clients' inputs (--client_shift), and drifts of all examples over rounds (--drift).
 
-A shifted data set is fixed, the same in every epoch; a drift is a function of round and seed alone. Inputs are numbers
-before augmentation and normalization; those of uint8 images are divided by 255.
+A shifted data set is fixed, the same in every epoch; a drift is a function of round and seed alone. Both change inputs
+before augmentation and normalization; uint8 images are divided by 255.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Shift(NamedTuple):
       levels: 'drawn' or 'rising'.
       change: (inputs [B, ...], level [], PRNG key of the client, positions in it [B]) -> inputs.
       needs_images: whether inputs must be images [H, W, C].
-      signed: whether drawn levels have either sign.
+      signed: whether drawn levels may have either sign.
     """
 
     largest: float
@@ -42,7 +42,7 @@ class Shift(NamedTuple):
 
             level_k = largest k / K (rising), largest u_k (drawn);   u_k ~ U[0, 1), or U[-1, 1) if signed
 
-        Levels that are drawn for fewer clients are the first of those for more; another `who` has other levels.
+        Levels drawn for fewer clients are the first of those for more; another `who` has different levels.
         """
         keys = generator(seed, "client shift", who, "keys").integers(1 << 32, size=(count, 2), dtype=np.uint32)
         share = generator(seed, "client shift", who).random(count)
@@ -56,8 +56,8 @@ class Drift(NamedTuple):
 
     Attributes:
       round: number of rounds before it.
-      inputs: (inputs [B, H, W, C], 0-based round, key data of the run) -> inputs; None leaves them.
-      classes: (0-based round, key data of the run) -> the label that each class has, int32 [C]; None leaves them.
+      inputs: (inputs [B, H, W, C], 0-based round, key data of the run) -> inputs; None leaves them unchanged.
+      classes: (0-based round, key data of the run) -> the label that each class has, int32 [C]; None: no change.
     """
 
     round: int
@@ -105,8 +105,8 @@ def noise(*, std: Positive = 0.5, levels: Levels = "drawn") -> Shift:
     Args:
       std: the largest level.
 
-    Source: Li et al. 2022, https://arxiv.org/abs/2102.02079, with levels=rising; their code draws z anew whenever an
-    example is read, and its levels begin at 0 (it calls std, as here a standard deviation, a variance).
+    Source: Li et al. 2022, https://arxiv.org/abs/2102.02079, with levels=rising; their code redraws z whenever an
+    example is read, its levels begin at 0, and it calls std, a standard deviation as here, a variance.
 
     Example:
       >>> noise(std=2, levels="rising").of_clients(4, seed=0)[0].tolist()
@@ -203,11 +203,11 @@ def swap(num_classes: int, *, round: PositiveInt, classes: Annotated[int, Range(
 
 @DRIFTS.register("rotate")
 def rotate(num_classes: int, *, round: PositiveInt, degrees: Finite = 45.0, rounds: PositiveInt = 1) -> Drift:
-    """Images are rotated by an angle that grows and stays: degrees min(1, t / rounds) in the t-th round of the drift.
+    """Images are rotated by an angle that grows, then stays: degrees min(1, t / rounds) in the t-th round of the drift.
 
     Args:
       degrees: the final angle.
-      rounds: number of rounds in which the angle grows.
+      rounds: number of rounds over which the angle grows.
 
     Example:
       >>> rotate(10, round=100, degrees=90, rounds=50).round

@@ -151,7 +151,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
-        """Normalizes x [B, ..., C], in training with the statistics of rows whose mask [B] is not 0, or all rows."""
+        """Normalizes x [B, ..., C], in training with the statistics of rows whose mask [B] is not 0, or of all rows."""
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (channels,), jnp.float32)

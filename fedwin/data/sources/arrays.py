@@ -73,20 +73,20 @@ def from_arrays(
 def from_series(
     series: Mapping, *, window: int, horizon: int = 1, test_share: float = 0.2, name: str = "series"
 ) -> Dataset:
-    """Builds a data set of the windows of time series, one series per client; labels are later values.
+    """Builds a data set from windows of time series, one series per client; labels are later values.
 
         x_t = (s_{t - h - W + 1}, ..., s_{t - h}),   y_t = s_t
 
-    A client's test examples are those with y in the last share of its series: no label of training is later.
+    A client's test examples are those with y in the last share of its series: no training label is later.
 
     Args:
       series: client -> numbers [T], or [T, F], of which the first column is predicted.
-      window: length of a window W.
-      horizon: steps from the last value of a window to its label h.
-      test_share: share of each series, its end, whose values are the labels of test examples.
+      window: W, length of a window.
+      horizon: h, steps from the last value of a window to its label.
+      test_share: share of each series, at its end, whose values are the labels of test examples.
 
     Raises:
-      UserError: a series that is too short, has another shape or is not of finite numbers.
+      UserError: a series is too short, has another shape or does not consist of finite numbers.
 
     Example:
       >>> dataset = from_series({"ann": range(10), "bob": range(20)}, window=3)
@@ -159,10 +159,10 @@ def npz(
 ) -> Dataset:
     """Loads a NumPy archive with x_train, y_train, x_test, y_test and optionally client_train [N].
 
-    With a window it loads those of time series: the arrays [T] or [T, F] are the clients, as in `from_series`.
+    With `window` it loads windows of time series: each array [T] or [T, F] is a client, as in `from_series`.
 
     Args:
-      data_dir: its folder, or the file itself.
+      data_dir: the archive's folder, or the file itself.
       file: its name.
 
     Raises:

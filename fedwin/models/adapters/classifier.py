@@ -32,7 +32,7 @@ def subtree(params, path):
 
 
 def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
-    """Returns features @ params[weight] + params[bias], if there is such a bias, in at least float32."""
+    """Returns features @ params[weight] + params[bias], if there is a bias, in at least float32."""
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)
     if bias in params:
         logits = logits + jnp.asarray(params[bias], dtype)

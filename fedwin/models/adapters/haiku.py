@@ -89,7 +89,7 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
     Args:
       model: a fedjax.Model; features are available for models made from haiku only.
       sample_batch: a batch with the features that the model reads, e.g. {'x': zeros [1, 28, 28, 1]}.
-      num_classes, classifier_path: as for `from_haiku`, and so are the result and the errors.
+      num_classes, classifier_path: as for `from_haiku`, as are the result and the errors.
     """
     missing = [part for part in ("init", "apply_for_train", "apply_for_eval") if not hasattr(model, part)]
     if missing:

@@ -36,7 +36,7 @@ def check_target(path: str | os.PathLike, overwrite: bool = False) -> pathlib.Pa
     """Returns the path of a .npz or .safetensors file that can be written.
 
     Raises:
-      UserError: another ending, a file that exists, no such folder, or the package safetensors is missing.
+      UserError: another extension, a file that exists, no such folder, or the package safetensors is missing.
     """
     path = pathlib.Path(path)
     if path.suffix not in WRITTEN:

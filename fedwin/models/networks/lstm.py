@@ -117,7 +117,7 @@ def leaf_lstm(input_shape, num_classes, *, predict: Predict = "last", hidden: Wi
 def stackoverflow_lstm(input_shape, num_classes, *, predict: Predict = "last", tanh: bool = True):
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
-    The source predicts every token (predict=all), the heavy-ball paper one per sentence: the last word that fits in
+    The source predicts every token (predict=all), the heavy-ball paper one per sentence: the last word that fits
     (`losses.last_target`).
 
     Args:

@@ -88,8 +88,8 @@ def transformer(
         parameters = layers (12 width^2 + 13 width) + 2 width + V width [+ T width, learned] [+ V width, tie=false]
 
     With the classifier tied to the embedding (Press and Wolf, 2017, https://arxiv.org/abs/1608.05859), part=classifier
-    is both. The other parts are block1, block2, ... (norm1, attention with query, key, value and out, norm2, up, down),
-    norm and, where they are learned, positions. Rotary positions are those of https://arxiv.org/abs/2104.09864.
+    means both. The other parts are block1, block2, ... (norm1, attention with query, key, value and out, norm2, up,
+    down), norm and, where they are learned, positions. Rotary positions are those of https://arxiv.org/abs/2104.09864.
     Initialization as in GPT-2, without dropout.
 
     Args:
