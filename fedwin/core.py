@@ -71,8 +71,8 @@ class Client(NamedTuple):
       id: number of the client among all clients, int32 [].
       slot: its row in the client table of this dispatch, int32 [].
       size: number of examples N_i, int32 []; 0 marks padding.
-      weight: share p_i = N_i / sum_j N_j over all clients, float []. The weight N_i in the mean over a cohort is
-        `aggregation_weight`.
+      weight: share p_i = N_i / sum_j N_j over all clients, float []. `aggregation_weight` returns the weight in the
+        mean over a cohort.
       key: PRNG key derived from (seed, round, client, phase).
       round: completed rounds before this one, int32 [].
       index: positions of its examples in `examples`, int32 [n_max]; the first `size` are valid.
@@ -80,7 +80,7 @@ class Client(NamedTuple):
       state: its row of the client table, a pytree; () for stateless clients.
       stats: the broadcast model statistics, a pytree.
       examples: feature -> array [N, ...], one store shared by all clients; vmap does not map over it.
-      importance: factor of its aggregation weight, float [], that corrects unequal inclusion probabilities; None for 1.
+      importance: factor in its aggregation weight for unequal inclusion probabilities, float []; None for 1.
       work: share of the round's local steps that the client takes, float32 []; None for all of them.
       staleness: server steps between the start and the arrival of an asynchronous client, int32 []; None for 0.
     """
@@ -102,17 +102,17 @@ class Client(NamedTuple):
 
 
 class Cohort(NamedTuple):
-    """The clients of a round, arrays [C]; those of R rounds are [R, C], of vmapped seeds [R, seeds, C].
+    """The clients of a round as arrays [C]; [R, C] for R rounds, [R, seeds, C] for vmapped seeds.
 
     Attributes:
-      ids: number of each client, int32; 0 in a place without one.
+      ids: number of each client, int32; 0 in places without a client.
       present: which places have a client that takes part, bool; False for padding and for clients that drop out.
       rows: rows of the store, int32.
       slots: rows of the client table, int32; beyond its end in places without a client.
-      importance: factors of the aggregation weights, float; None for 1.
+      importance: factors in the aggregation weights, float; None for 1.
       work: shares of the local steps that clients take, float32; None for all of them.
-      size: number of clients that take part, int32 []; None if all cohorts have the same. Only with it may a cohort
-        be empty.
+      size: number of clients that take part, int32 []; None if all cohorts have the same size. Cohorts may be empty
+        only if this is set.
       staleness: server steps since asynchronous clients started, int32; None for 0.
     """
 
@@ -127,12 +127,12 @@ class Cohort(NamedTuple):
 
     @classmethod
     def of(cls, ids, present=None, **fields) -> "Cohort":
-        """Returns a cohort of clients that are rows of store and table under their own numbers.
+        """Returns a cohort of clients whose rows in the store and in the table are their own numbers.
 
         Args:
-          ids: their numbers.
+          ids: numbers of the clients.
           present: which places have a client; None: all.
-          **fields: importance, work, size, staleness; rows and slots where these differ.
+          **fields: importance, work, size, staleness; rows and slots if these differ from `ids`.
 
         Example:
           >>> Cohort.of([3, 7, 0], [True, True, False]).slots.tolist()[:2]
@@ -145,7 +145,7 @@ class Cohort(NamedTuple):
 
 
 class Mean(NamedTuple):
-    """A weighted mean before the division. Sums of Means are Means, so that a cohort can be summed in any grouping.
+    """A weighted mean before the division. A sum of Means is a Mean, so a cohort can be summed in any grouping.
 
         value = sum_i w_i x_i / sum_i w_i
 
@@ -173,9 +173,9 @@ class MeanStep(Mean):
 
 
 class PartialStep(MeanStep):
-    """A MeanStep of some of the parameters, different ones in each round; it is 0 elsewhere.
+    """A MeanStep of a part of the parameters that differs from round to round; it is 0 elsewhere.
 
-    Wrappers that store what they do not send, or keep a part with the client, refuse it.
+    Wrappers that store what they do not send, or that keep a part on the client, reject it.
     """
 
     __slots__ = ()
@@ -184,8 +184,8 @@ class PartialStep(MeanStep):
 class DerivedFromStep(NamedTuple):
     """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
 
-    A server that receives the step computes this part itself: it does not count as communication. A wrapper that bounds
-    the step bounds this part, too. Parts of a message without this mark may hold anything.
+    A server that receives the step can compute this part itself, so it does not count as communication. A wrapper that
+    bounds the step also bounds this part. Parts of a message without this mark may hold anything.
 
     Attributes:
       value: the part, a pytree.
@@ -222,7 +222,7 @@ def mean_step_of(message: PyTree) -> MeanStep | None:
 
 
 def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns a message, which contains one mean step, with another one in its place."""
+    """Returns a message with its only mean step replaced by another one."""
     return map_mean_steps(lambda _: MeanStep(*step), message)
 
 
@@ -238,7 +238,7 @@ class Update(NamedTuple):
       message: a pytree that is summed over the cohort; the server sees only the sum, unless Phase.aggregate is set.
       state: replaces the row of the client table; () leaves the row as it is.
       stats: new model statistics, which the engine averages with Algorithm.weighting.
-      metrics: name -> Mean, summed over the cohort; a run records the 'loss' among them.
+      metrics: name -> Mean, summed over the cohort; runs record 'loss'.
     """
 
     message: PyTree
@@ -253,16 +253,16 @@ def transmit_everything(down, message):
 
 
 class Phase(NamedTuple):
-    """One round trip between server and clients, or a step of the server alone.
+    """One round trip between server and clients, or a step of only the server.
 
     Attributes:
       broadcast: (params, state) -> down, a pytree that every client of the cohort receives.
-      client: (down, Client) -> Update; None for a step of the server alone.
+      client: (down, Client) -> Update; None for a step of only the server.
       server: (params, state, total, round) -> (params, state), where total is the sum of the messages, or the result of
         `aggregate`; without a client, (params, state, stats, round) -> (params, state, stats).
       wire: (down, message) -> (down, up), the parts that the protocol transmits, for the communication count.
       aggregate: (messages [C, ...], present bool [C]) -> total, for a server that needs each message and not only their
-        sum; padding is not present, and its messages are zeros. None: messages are summed and never stacked.
+        sum; padding is not present, and its messages are zeros. None: messages are summed, never stacked.
     """
 
     broadcast: Callable
@@ -289,8 +289,8 @@ class Algorithm(NamedTuple):
       resettable: node of the server state -> whether it holds decaying moments (Adam's), which wrappers may reset.
       client_model: (Variables that are evaluated, the client's row of the client table) -> the client's personal model,
         Variables of the same structure; None if clients have no models of their own.
-      steps_without_clients: whether the server takes its step in a round without clients, too, where means are NaN; as
-        a rule, such a round changes nothing. The model statistics stay in any case.
+      steps_without_clients: whether the server also steps in a round without clients, in which means are NaN; by
+        default, such a round changes nothing. It never changes the model statistics.
     """
 
     init: Callable
@@ -308,8 +308,7 @@ class Observer(NamedTuple):
 
     Attributes:
       init: Variables -> observer state.
-      update: (round, Variables, state) -> state; called after every round with the number of rounds that were completed
-        before it.
+      update: (round, Variables, state) -> state; called after each round with the number of rounds completed before it.
       read: (Variables, state) -> dict of read-outs, name -> Variables to evaluate.
     """
 
@@ -319,7 +318,7 @@ class Observer(NamedTuple):
 
 
 def with_client_phases(change: Callable, algorithm: Algorithm) -> Algorithm:
-    """Returns an algorithm with its phases that clients take part in changed; change: Phase -> Phase."""
+    """Returns an algorithm with `change`, Phase -> Phase, applied to the phases in which clients take part."""
     return algorithm._replace(phases=tuple(change(phase) if phase.client else phase for phase in algorithm.phases))
 
 
@@ -333,7 +332,7 @@ def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[
       **changes: other fields of the client that the algorithm sees.
 
     Returns:
-      (its Update, the algorithm's row after it: the one before if the update has none).
+      (its Update, the algorithm's new row, which is the old one if the update has none).
     """
     update = client(down, c._replace(state=c.state.inner, **changes))
     return update, c.state.inner if tree.is_empty(update.state) else update.state
@@ -344,7 +343,7 @@ class Setting(NamedTuple):
 
     Attributes:
       num_clients: K, number of all clients.
-      clients_per_round: |S|, clients of a cohort; their mean number, rounded, where it varies.
+      clients_per_round: |S|, number of clients in a cohort; the rounded mean if it varies.
       num_rounds: T, configured number of rounds.
       init_fn: key -> params, the model's initializer (for FedHBM's random anchors).
       model: fedwin.models.Model, for algorithms that need parts of the network (FedFA's last layer).
@@ -383,14 +382,14 @@ class Setting(NamedTuple):
 
 
 def stats_shapes(setting: Setting) -> PyTree:
-    """Returns the shapes of the model's statistics, BatchNorm's; () without a model, empty for one without any."""
+    """Returns the shapes of the model's statistics (BatchNorm's); () without a model, empty if it has none."""
     return () if setting.model is None else jax.eval_shape(lambda: setting.model.init(jax.random.key(0)).stats)
 
 
 def aggregation_weight(c: Client, weighting: str) -> jax.Array:
     """Returns a client's weight in the mean over a cohort before normalization, [].
 
-    Client.weight is the share of all examples instead. The weight is multiplied by Client.importance, if there is one.
+    In contrast, Client.weight is the share of all examples. The result includes the factor Client.importance, if set.
 
     Args:
       weighting: 'samples' (N_i) or 'uniform' (1; 0 for padding).
@@ -403,7 +402,7 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class IgnoresKey:
-    """A function that takes no key, callable with a key as its last argument, which is dropped.
+    """Wraps a function that takes no key; a key passed as the last argument is dropped.
 
     Attributes:
       function: the function as its author wrote it.

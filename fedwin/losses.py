@@ -31,7 +31,7 @@ def masked_mean(values, batch):
 
 
 def nll(logits, labels, shares=None):
-    """Computes the negative log likelihood of each label, in float32 at least.
+    """Computes the negative log likelihood of each label, in at least float32.
 
         -f_y + log sum_c a_c exp f_c
 
@@ -53,13 +53,13 @@ def nll(logits, labels, shares=None):
 
 
 def check_classes(labels, who: str, remedy: str) -> None:
-    """Raises UserError that `who` needs classes, with a remedy, if labels are continuous."""
+    """Raises UserError with a remedy if labels are continuous: `who` needs classes."""
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise UserError(f"{who} needs classes, and the labels are {labels.dtype} numbers; {remedy}.")
 
 
 def check_one_class(labels, who: str, remedy: str) -> None:
-    """Raises UserError that `who` needs one class per example, with a remedy, for sequences and continuous labels."""
+    """Raises UserError with a remedy for sequences and continuous labels: `who` needs one class per example."""
     check_classes(labels, who, remedy)
     if labels.ndim > 1:
         raise UserError(f"{who} needs one class per example, not a sequence; {remedy}.")
@@ -102,7 +102,7 @@ def with_term(base: Callable, model, term: Callable) -> Callable:
 
 
 def features_of(output, name: str):
-    """Returns the input of the network's last layer, [B, d], in float32 at least, for the method `name`.
+    """Returns the input of the network's last layer, [B, d], in at least float32, for the method `name`.
 
     Raises:
       UserError: when it is unknown or not one vector per example.
@@ -122,8 +122,8 @@ def last_target(tokens):
     """Returns the position at which a model without a time axis predicts.
 
     It is the last position, T - 1, or, in a padded row, the position whose target is the last word: the last target of
-    such a row is EOS, which follows every end and teaches nothing. (A row that ends with EOS at T - 1 looks full from
-    its inputs and keeps EOS as its target; accuracies leave that out.)
+    a padded row is EOS, which ends every sentence and teaches nothing. (A row that ends with EOS at T - 1 looks full
+    from its inputs and keeps EOS as its target; accuracies exclude it.)
 
     Args:
       tokens: inputs or labels, int [B, T]; 0 is padding.
@@ -134,10 +134,10 @@ def last_target(tokens):
 
 
 def aligned(logits, labels):
-    """Returns logits and labels with one time axis of the same length.
+    """Returns logits and labels with time axes of the same length.
 
     Args:
-      logits: [B, T, V], or [B, V] of a model without a time axis, which has one target per row.
+      logits: [B, T, V], or [B, V] for a model without a time axis, which has one target per row.
       labels: int [B, T].
 
     Returns:
@@ -169,7 +169,7 @@ def cross_entropy(model):
 
 
 def class_counts(info, source="train+val"):
-    """Returns the numbers of one client's examples of every class, float [C].
+    """Returns the number of one client's examples in each class, float [C].
 
     Args:
       info: the client's Client.info, with the label counts 'train' and 'validation' [C].
@@ -187,9 +187,9 @@ def class_counts(info, source="train+val"):
 
 
 def class_proportions(info, source="train+val", mask=False):
-    """Returns the proportions a_c of the counts of `class_counts`, float [C]; with `mask`, whether they are above 0.
+    """Returns the class proportions a_c from `class_counts`, float [C]; with `mask`, whether they are above 0.
 
-    A client without any label (padding) gets uniform proportions, which keeps its unused loss finite.
+    A client without labels (padding) gets uniform proportions, which keep its unused loss finite.
     """
     counts = class_counts(info, source)
     total = jnp.sum(counts)
@@ -205,7 +205,7 @@ def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask
 
     Args:
       proportions: 'train+val' (the released code) or 'train'.
-      mask: replace a_c by [a_c > 0].
+      mask: replace a_c with [a_c > 0].
 
     Source: Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
     https://arxiv.org/abs/2304.05260.
@@ -224,11 +224,11 @@ def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask
 
 @LOSSES.register("fedlc", paper="zhang2022federated")
 def fedlc(model, *, tau: NonNegative = 1.0):
-    """FedLC: softmax cross-entropy of logits that are lowered by tau n_c^(-1/4), n_c the client's examples of class c.
+    """FedLC: softmax cross-entropy of logits lowered by tau n_c^(-1/4), with n_c the client's examples of class c.
 
         L = -log(a_y exp(f_y) / sum_c a_c exp(f_c)),   a_c = exp(-tau n_c^(-1/4)), 0 for absent classes
 
-    The paper's sum is over c != y, with which the loss has no lower bound. tau = 0 masks the absent classes alone.
+    The paper sums over c != y, which leaves the loss without a lower bound. tau = 0 only masks the absent classes.
 
     Args:
       tau: strength of the calibration.
@@ -253,7 +253,7 @@ def fedlc(model, *, tau: NonNegative = 1.0):
 
 
 def decorrelation(features, mask=None, form="paper"):
-    """Computes FedDecorr's penalty of correlated features in a batch.
+    """Computes FedDecorr's penalty on correlated features in a batch.
 
         (1/d^2) ||K||_F^2,   K = (1/B) Z^T Z, Z the features at zero mean and unit variance
 
@@ -284,13 +284,13 @@ def decorrelation(features, mask=None, form="paper"):
 
 @LOSSES.register("feddecorr", paper="shi2023towards")
 def feddecorr(model, *, beta: NonNegative = 0.1, form: Literal["code", "paper"] = "code"):
-    """FedDecorr: softmax cross-entropy plus a penalty of the features' squared correlations in a batch of B examples.
+    """FedDecorr: softmax cross-entropy plus a penalty on the features' squared correlations in a batch of B examples.
 
         L = CE + beta ((B - 1)^2 / B) mean_{a != b} K_ab^2,    K the correlations of h, the input of the last layer
         L = CE + (beta / d^2) sum_{a, b} K_ab^2                (form=paper)
 
-    The default is the rule of the authors' code (https://github.com/bytedance/FedDecorr), which their beta belongs to;
-    the term of the paper's equation is about B times smaller.
+    The default is the rule of the authors' code (https://github.com/bytedance/FedDecorr), for which they chose beta;
+    the term in the paper's equation is about B times smaller.
 
     Args:
       beta: weight of the penalty.
@@ -315,7 +315,7 @@ def feddecorr(model, *, beta: NonNegative = 0.1, form: Literal["code", "paper"] 
 
 
 def residuals(outputs, batch, loss: str):
-    """Computes f - y [B] of continuous labels and outputs f [B, 1], in float32 at least, for the loss of a name."""
+    """Computes f - y [B] from continuous labels and outputs f [B, 1], in at least float32; `loss` is a loss's name."""
     y = batch["y"]
     if not jnp.issubdtype(y.dtype, jnp.floating):
         raise UserError(f"loss {loss} needs continuous labels, and the data have classes; choose another --loss.")
@@ -348,7 +348,7 @@ def huber(model, *, delta: Positive = 1.0):
         L = r^2 / 2 if |r| <= delta, else delta (|r| - delta / 2),   r = f - y
 
     Args:
-      delta: error from which the loss is linear.
+      delta: error above which the loss is linear.
 
     Source: Huber, Robust Estimation of a Location Parameter, 1964, https://doi.org/10.1214/aoms/1177703732.
 

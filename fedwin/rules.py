@@ -39,10 +39,10 @@ class Step(NamedTuple):
       batch: the mini-batch, augmented once.
       key: PRNG key of the step, shared by all gradients that the step takes.
       j: index of the step, int32 [].
-      steps: J_i, the number of steps that the client really takes, float [].
+      steps: J_i, the number of steps that the client actually takes, float [].
       lr: client learning rate of the round, float [].
       weight_decay: float, 0 where weight decay is part of the loss.
-      carry: what is carried from step to step (local.Solver's carry), a pytree.
+      carry: the state carried from step to step (local.Solver's carry), a pytree.
     """
 
     params: PyTree
@@ -75,9 +75,9 @@ class RuleOutput(NamedTuple):
 
     Attributes:
       direction: like params; the optimizer and the learning rate apply to it.
-      displacement: like params, added to the model as it is; None for none.
+      displacement: like params, added to the model unscaled; None for none.
       gradient: the Gradient whose value, loss and statistics are recorded, by convention the step's first one.
-      carry: replaces Step.carry; None leaves it as it is.
+      carry: replaces Step.carry; None leaves it unchanged.
     """
 
     direction: PyTree
@@ -139,7 +139,7 @@ def mix(a, m, inner: Rule = sgd) -> Rule:
 
 
 def proximal(mu, center=None, inner: Rule = sgd) -> Rule:
-    """Returns a rule with a quadratic pull towards a center (FedProx, FedDyn, FedACG).
+    """Returns a rule with a quadratic pull toward a center (FedProx, FedDyn, FedACG).
 
         direction = inner + mu (y - center)
 

@@ -37,7 +37,7 @@ def exponential(lr0: float, decay: float = 0.0):
 
 
 def cosine(lr0: float, num_rounds: int):
-    """Returns a schedule that decays from lr0 towards 0 along half a cosine.
+    """Returns a schedule that decays from lr0 toward 0 along half a cosine.
 
         lr0 (1 + cos(pi t / T)) / 2 = lr0 sin^2(pi (T - t) / 2T)
 
@@ -50,16 +50,16 @@ def cosine(lr0: float, num_rounds: int):
 
 
 def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
-    """Returns a constant schedule that falls towards 0 in the last rounds, linearly.
+    """Returns a constant schedule that falls linearly toward 0 in the last rounds.
 
         lr0 min(1, (T - t) / (share T))
 
-    This is the stable and the decay phase; `warmup` is the first. Two runs with it and without it train the same models
-    until the decay begins, so that one can be a fork of the other.
+    This is the stable and the decay phase; `warmup` is the first. Runs with and without the decay train the same models
+    until it begins, so one can be forked from the other.
     Reference: Hu et al., MiniCPM (https://arxiv.org/abs/2404.06395).
 
     Args:
-      share: share of the rounds in which the rate falls, in (0, 1].
+      share: share of the rounds over which the rate falls, in (0, 1].
 
     Example:
       >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]
@@ -70,7 +70,7 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
 
 
 def warmup(schedule: Callable, num_rounds: int, share: float):
-    """Returns a schedule that first rises linearly to another one, in a share of the rounds in (0, 1).
+    """Returns a schedule that first rises linearly to another one, over a share of the rounds in (0, 1).
 
         schedule(t) min(1, (t + 1) / (share T))
 

@@ -52,17 +52,17 @@ def at_least_float32(a):
 
 
 def copy(a):
-    """Returns a in buffers of its own, with dtypes that are not weak, as those of Python's numbers are."""
+    """Returns a copy of a in new buffers, without weak dtypes such as those of Python numbers."""
     return map(lambda x: jnp.array(x, x.dtype, copy=True), a)
 
 
 def where(flag, a, b):
-    """Returns a if the scalar `flag` is true, else b; NaN in the other one has no effect."""
+    """Returns a if the scalar `flag` is true, else b; NaN in the other tree has no effect."""
     return map(lambda x, y: jnp.where(flag, x, y), a, b)
 
 
 def normal(a, key, deviation):
-    """Returns independent Gaussian noise of a standard deviation, in the shapes and dtypes of a."""
+    """Returns independent Gaussian noise with a given standard deviation, in the shapes and dtypes of a."""
     leaves, structure = jax.tree.flatten(a)
     keys = [jax.random.fold_in(key, number) for number in range(len(leaves))]
     drawn = [(deviation * jax.random.normal(key, x.shape, x.dtype)).astype(x.dtype) for key, x in zip(keys, leaves)]

@@ -5,9 +5,9 @@
     state = window.push(state, packing.pack(params), (5, 50))      # once a round
     average = packing.unpack(window.mean(state, 1, 50))            # of the last 50
 
-A push needs the vector that enters and those that leave. So a dispatch of R rounds needs R slots for vectors that enter
-and, for every window, at most R that leave: where the ring buffer is offloaded to the host or to a file
-(`fedwin.residence.rings`), the device holds those alone, a `PartialRing`.
+A push needs the vector that enters and those that leave. A dispatch of R rounds therefore needs slots for R vectors
+that enter and, for every window, for at most R that leave. If the ring buffer is offloaded to the host or to a file
+(`fedwin.residence.rings`), the device holds only these, as a `PartialRing`.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ def _replicate(vector):
 
 
 def flat(example) -> Flat:
-    """Returns the conversion of trees like `example`, in float32 at least.
+    """Returns the conversion for trees like `example`, in at least float32.
 
     bfloat16 leaves are float32 inside a window; `unpack` restores the dtype of every leaf.
 
@@ -93,7 +93,7 @@ def flat(example) -> Flat:
 
 @jax.tree_util.register_static
 class Sizes(tuple):
-    """Window sizes, as a part of a state that has no leaves."""
+    """Window sizes, a part of a state without leaves."""
 
 
 class Window(NamedTuple):
@@ -180,7 +180,7 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
     Args:
       window: the window before.
       vector: v_t [P].
-      sizes: those that `init` was given.
+      sizes: the sizes passed to `init`.
     """
     vector = vector.astype(window.ring.dtype)
     ring = _write(window.ring, window.count, vector)
@@ -199,8 +199,8 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
 def mean(window: Window, index: int, w: int):
     """Returns the mean of the last min(w, count) vectors, [P].
 
-    It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and recovers once that vector
-    has left the window.
+    All entries are NaN while the norm of one of these vectors is not finite or exceeds `LARGEST`; the mean recovers
+    once that vector has left the window.
 
     Args:
       window: the vectors.
@@ -215,7 +215,7 @@ def mean(window: Window, index: int, w: int):
 def weighted_mean(window: Window, weights):
     """Returns a weighted mean of the last W vectors, sum_{j=0}^{W-1} c_j v_{t-j}, [P].
 
-    It reads W vectors, where `mean` reads a sum: O(W P) per call, nothing per push. NaN as for `mean`.
+    It reads W vectors instead of a sum: O(W P) per call, nothing per push. It is NaN in the same cases as `mean`.
 
     Args:
       window: the vectors; W is at most its `weighted`.
@@ -260,7 +260,7 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
 
     Args:
       size: length P of the vectors.
-      tau: by how many pushes it delays.
+      tau: the delay in pushes.
       dtype: dtype of the vectors.
 
     Raises:
@@ -310,13 +310,13 @@ def _empty_ring(slots: int, size: int, dtype):
 )
 @dataclasses.dataclass(frozen=True)
 class PartialRing:
-    """Those vectors of an offloaded ring buffer that a dispatch of R rounds needs.
+    """The vectors of an offloaded ring buffer that a dispatch of R rounds needs.
 
     Attributes:
-      entered: vectors that are pushed in the dispatch, [R, P].
-      earlier: vectors pushed before it that leave in it, then zeros, [H, P].
+      entered: vectors pushed during the dispatch, [R, P].
+      earlier: vectors pushed before the dispatch that leave during it, followed by zeros, [H, P].
       base: number of vectors pushed before the dispatch, int32 [].
-      leaving: index into `entered` and `earlier`, joined, of what leaves at the r-th push, int32 [n, R].
+      leaving: index into `entered` and `earlier`, joined, of the vector that leaves at the r-th push, int32 [n, R].
       ages: pushes between a vector's entering and leaving, one for each of n windows.
       slots: number of slots of the whole ring buffer.
     """

@@ -19,7 +19,7 @@ Line = dict[str, Any]
 
 
 class Callback:
-    """Base class of callbacks that keep state; one that keeps none can be a plain function.
+    """Base class of callbacks that keep state; a callback without state can be a plain function.
 
         >>> class Best(Callback):
         ...     def __init__(self):
@@ -32,7 +32,7 @@ class Callback:
 
     Attributes:
       may_stop: whether the returned value counts. If it does, a dispatch ends at every evaluation, so that a stopped
-        seed has computed no further round. If not, the callback receives the evaluations of a dispatch together.
+        seed computes no further rounds. If not, the callback receives the evaluations of a dispatch together.
     """
 
     may_stop = True
@@ -58,7 +58,7 @@ class Callback:
 
 
 class FunctionCallback(Callback):
-    """A callback of a function (round, seed, read-outs) -> fedwin.STOP, True, False or None."""
+    """A callback from a function (round, seed, read-outs) -> fedwin.STOP, True, False or None."""
 
     def __init__(self, function: Callable[[int, int, ReadOuts], bool | None]):
         self.function = function
@@ -94,7 +94,7 @@ class RunCallbacks:
     All processes of a run call the methods with the same seeds and rounds; process 0 alone calls the callbacks.
 
     Args:
-      callbacks: in the order in which they are called; those of process 0 count.
+      callbacks: in the order in which they are called; only those of process 0 are used.
       listener: called with each new line of metrics.jsonl, in every process.
 
     Attributes:

@@ -53,12 +53,12 @@ def is_lower(metric: str) -> bool:
 
 
 def reaches(values, target: float) -> np.ndarray:
-    """Whether values reach a target, as float32: so are evaluations, and 252 of 360 is less than 0.7 there."""
+    """Whether values reach a target, compared in float32 like evaluations, where 252 of 360 is less than 0.7."""
     return np.asarray(values, np.float32) >= np.float32(target)
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a fraction, which is shown in percent."""
+    """Whether a metric is a fraction, shown in percent."""
     return metric.startswith(("accuracy", "error", "attack")) or "_accuracy" in metric
 
 
@@ -86,7 +86,7 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
     fedavg  12.5
 
     Args:
-      rows: the cells; the first row is the head.
+      rows: the cells; the first row is the header.
     """
     rows = [list(map(escape, row)) for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -103,12 +103,12 @@ def number(value: float | None, digits: int) -> str:
 
 
 def final(summary: Summary, readout: str, metric: str) -> float | None:
-    """Returns a metric at the last evaluation, the mean over seeds that did not diverge and have it; None if none."""
+    """Returns the mean of a metric's last value over the seeds that have it and did not diverge; None without any."""
     return summary["over_seeds"].get(readout, {}).get(metric, {}).get("final")
 
 
 def evaluations(summary: Summary) -> int:
-    """Returns how many evaluations of a seed its means cover, for one that was not stopped early; 0 if all diverged."""
+    """Returns how many evaluations the means of a seed that was not stopped early cover; 0 if all seeds diverged."""
     counted = [entry for entry in summary["seeds"].values() if entry["last"] is not None]
     finished = [entry for entry in counted if "stopped_at" not in entry] or counted
     return max((entry["evaluations"] for entry in finished), default=0)
@@ -154,8 +154,8 @@ def averaged_rounds(summaries: Summaries) -> str:
 def summary_table(summaries: Summaries) -> str:
     """Returns a row per run and read-out: mean accuracy (%) and loss over the last rounds, and the final accuracy.
 
-    For continuous labels it has R^2 and RMSE instead. With several seeds a mean is followed by the standard deviation
-    over them. A second table has the figures over clients of runs that have them (--eval_clients).
+    For continuous labels it has R^2 and RMSE instead. With several seeds, each mean is followed by the standard
+    deviation over them. A second table has the metrics over clients, for runs that have them (--eval_clients).
     """
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     deviation = " +- std" if several else ""

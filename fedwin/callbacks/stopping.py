@@ -1,4 +1,4 @@
-"""Early stopping: rules that end a seed by its evaluations (--early_stopping), and their registry."""
+"""Early stopping: rules that end a seed based on its evaluations (--early_stopping), and their registry."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ VALIDATION_PREFIX = "val_"
 class StoppingRule(NamedTuple):
     """A rule that decides after each evaluation whether a seed ends.
 
-    A pure function of the evaluations: a resumed seed folds its earlier ones, and ends where it would have ended.
+    It is a pure function of the evaluations: a resumed seed replays its earlier ones and ends in the same round.
 
     Attributes:
       metric: metric that decides: val_accuracy, val_loss ...
@@ -35,7 +35,7 @@ class StoppingRule(NamedTuple):
 
     @property
     def on_test(self) -> bool:
-        """Whether test examples decide."""
+        """Whether the metric is computed on test examples."""
         return not self.metric.startswith(VALIDATION_PREFIX)
 
 
@@ -47,14 +47,14 @@ STOPPING_RULES = Registry("stopping rule", rule="a seed ends when", builds=Stopp
 def patience(
     *, rounds: PositiveInt, metric: str = "val_accuracy", read_out: str = "model", min_delta: NonNegative = 0.0
 ) -> StoppingRule:
-    """Patience: no evaluation of the last `rounds` rounds is better than the best one before by more than min_delta.
+    """Patience: no evaluation in the last `rounds` rounds beats the best one before them by more than min_delta.
 
         t - t_best >= rounds,   t_best <- t where v_t > v_best + min_delta (for losses, v_t < v_best - min_delta)
 
     Args:
       rounds: rounds without an improvement after which the seed ends.
       metric: metric that decides; for losses and RMSE lower values are better. The default needs --val_fraction and
-        --eval_val; a metric of the test examples (accuracy, loss) decides only if it is named.
+        --eval_val; a metric of the test examples (accuracy, loss) is used only if it is named.
       read_out: read-out whose metric it is.
       min_delta: smallest improvement that counts.
 
@@ -92,7 +92,7 @@ def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "mode
         v_t >= value (for losses and RMSE, v_t <= value)
 
     Args:
-      value: value that the metric reaches.
+      value: value that the metric has to reach.
       metric: metric that decides, as in `patience`.
       read_out: read-out whose metric it is.
 
@@ -116,7 +116,7 @@ def build(choice: str, eval_val: bool, task: str = "classification") -> Stopping
       task: task of the data set.
 
     Raises:
-      UserError: the choice is wrong, or evaluations do not have its metric: there are no classes or held-out examples.
+      UserError: the choice is invalid, or evaluations lack its metric: there are no classes or held-out examples.
     """
     rule = STOPPING_RULES.build(choice)
     if rule.metric.rpartition("_")[2] in FIGURES:

@@ -57,7 +57,7 @@ class TrackedRun(NamedTuple):
 
     Attributes:
       log: (completed rounds, name -> value such as `model/accuracy`) -> None, sends an evaluation.
-      finish: (name -> value of the seed's summary; {}: it has not finished) -> None, sends it and closes the run.
+      finish: (name -> value of the seed's summary; {} if it has not finished) -> None, sends it and closes the run.
     """
 
     log: Callable[[int, Mapping[str, float]], object]
@@ -74,8 +74,8 @@ def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Track
 
     Args:
       project: name of the project.
-      entity: user or team; empty: the default of the account.
-      mode: online, offline or disabled; empty: that of WANDB_MODE.
+      entity: user or team; empty: the account's default.
+      mode: online, offline or disabled; empty: as in WANDB_MODE.
 
     Source: https://docs.wandb.ai.
 
@@ -109,7 +109,7 @@ def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Track
 
 @TRACKERS.register("trackio")
 def trackio(*, project: str = "fedwin", space: str = "") -> Tracker:
-    """Trackio: one run per seed in a local database (TRACKIO_DIR), or in a Space of Hugging Face.
+    """Trackio: one run per seed in a local database (TRACKIO_DIR), or in a Hugging Face Space.
 
     Args:
       project: name of the project.
@@ -147,7 +147,7 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
 
     Args:
       experiment: name of the experiment.
-      uri: tracking server's URI, sqlite:///FILE or a folder; empty: that of MLFLOW_TRACKING_URI, or MLflow's default.
+      uri: tracking server's URI, sqlite:///FILE or a folder; empty: MLFLOW_TRACKING_URI, or MLflow's default.
 
     Source: https://mlflow.org/docs/latest/ml/tracking.
 
@@ -187,7 +187,7 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
 
 
 def scalars(line: Line) -> Iterator[tuple[str, float]]:
-    """Yields (name, number) of an evaluation, such as `model/accuracy`, without NaN and inf: these can't be drawn."""
+    """Yields (name, number) of an evaluation, such as `model/accuracy`, without NaN and inf, which can't be plotted."""
     for key, value in line.items():
         numbers = ((f"{key}/{m}", v) for m, v in value.items()) if isinstance(value, dict) else ((key, value),)
         for name, number in numbers if key not in NOT_SCALARS else ():
@@ -216,7 +216,7 @@ def build_all(choices: Sequence[str]) -> dict[str, Tracker]:
 class Tracking:
     """Sends the evaluations and summaries of a run's seeds to trackers.
 
-    A tracker that raises or hangs is left out from then on, with a warning: it changes and ends nothing.
+    A tracker that raises or hangs is dropped with a warning; it never changes or ends the run.
 
     Attributes:
       trackers: choice -> Tracker.
@@ -240,7 +240,7 @@ class Tracking:
             self._finish(seed, summary_values(of_seed))
 
     def close(self) -> None:
-        """Closes the runs that are still open, as not finished."""
+        """Closes the runs that are still open, as unfinished."""
         for seed in {seed for runs in self._runs.values() for seed in runs}:
             self._finish(seed, {})
 

@@ -1,4 +1,4 @@
-"""Batches of a client's examples: in which order local training visits them, and how many steps that takes."""
+"""Batches of a client's examples: the order in which local training visits them, and the number of steps."""
 
 import dataclasses
 import functools
@@ -13,15 +13,15 @@ from fedwin import core
 
 
 def ceil_div(a, b):
-    """Computes a / b, rounded up, of integers that may be traced; b is positive."""
+    """Computes a / b, rounded up, for integers that may be traced; b is positive."""
     return (a + b - 1) // b
 
 
 def share_of(share, count):
     """Computes a share, from `exact_share`, of a number of steps or examples, rounded up.
 
-    The product is one multiplication in float32, so that host and device agree to the bit. Both may be arrays, or
-    traced; of two numbers it is an int.
+    The product is one multiplication in float32, so that host and device agree to the bit. Both arguments may be arrays
+    or traced; for two numbers the result is an int.
 
     Example:
       >>> share_of(exact_share(0.1), 30), share_of(exact_share(0.5), 7)
@@ -47,8 +47,8 @@ FEW_PLACES = 32
 def shuffled(key, size, n_max: int):
     """Draws a uniform permutation of 0..size-1, in the first `size` places of the result, int32 [n_max].
 
-    It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that a client's order does not
-    depend on the size that its cohort is padded to.
+    It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so a client's order does not depend
+    on the size that its cohort is padded to.
     """
 
     def sort(length):
@@ -104,11 +104,11 @@ class Batches:
         return ceil_div(times(size), self.batch_size)
 
     def places(self, n_max: int, most: float) -> int:
-        """Returns the length of the order of at most `most` passes; n_max examples are the largest client's."""
+        """Returns the length of the order for at most `most` passes; the largest client has n_max examples."""
         return math.ceil(most) * (n_max + self.batch_size) + self.batch_size + n_max
 
     def places_of_steps(self, n_max: int, most: int) -> int:
-        """Returns the length of the order of at most `most` steps; n_max examples are the largest client's."""
+        """Returns the length of the order for at most `most` steps; the largest client has n_max examples."""
         return most * self.batch_size + n_max
 
     def order(self, c: core.Client, steps, length: int):
@@ -142,7 +142,7 @@ class Batches:
         return jnp.where(place < c.size, place, -1), self.per_pass(c)
 
     def take(self, c: core.Client, positions, j, full: bool = False):
-        """Returns the batch of step j, feature -> [B, ...]; if all are `full`, without 'mask' (1 real, 0 padding)."""
+        """Returns the batch of step j, feature -> [B, ...]; without 'mask' (1 real, 0 padding) if all are `full`."""
         taken = lax.dynamic_slice(positions, (j * self.batch_size,), (self.batch_size,))
         rows = c.index[jnp.maximum(taken, 0)]
         batch = {name: values[rows] for name, values in c.examples.items()}

@@ -1,4 +1,4 @@
-"""Local optimizers at unit learning rate, and those among them that decay weights themselves: AdamW, and Muon."""
+"""Local optimizers at unit learning rate, and those that decay weights themselves: AdamW and Muon."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from fedwin.local.solver import Solver
 
 
 def is_sgd(optimizer) -> bool:
-    """Returns whether an optimizer is linear in gradients and ignores parameters, as SGD with or without momentum is.
+    """Returns whether an optimizer is linear in gradients and ignores parameters, like SGD with or without momentum.
 
     Example:
       >>> is_sgd(optax.sgd(0.1, momentum=0.9)), is_sgd(optax.adam(0.1))
@@ -33,7 +33,7 @@ def is_sgd(optimizer) -> bool:
 
 
 def has_memory(optimizer) -> bool:
-    """Returns whether a second unit gradient gives another update than the first one, as momentum does."""
+    """Returns whether a second unit gradient gives a different update than the first, as with momentum."""
     gradient = jnp.ones(())
     first, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
     second, _ = optimizer.update(gradient, state, gradient)
@@ -41,13 +41,13 @@ def has_memory(optimizer) -> bool:
 
 
 def check_plain_sgd(solve: Solver, method: str, used: str) -> None:
-    """Raises UserError if a solver has an optimizer, or momentum, that a method replaces by its own, the `used` one."""
+    """Raises UserError if a solver has an optimizer or momentum, which a method would replace with its own, `used`."""
     if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
         raise UserError(f"{method}: clients use {used}; leave client_optimizer=sgd and client_momentum=0.")
 
 
 def matrices(params):
-    """Returns a tree of MuonDimensionNumbers, the last axis being the output; None, for Adam, below two axes."""
+    """Returns a tree of MuonDimensionNumbers with the last axis as output; None (Adam) for fewer than two axes."""
 
     def axes(x):
         return MuonDimensionNumbers(tuple(range(x.ndim - 1)), x.ndim - 1) if x.ndim > 1 else None
@@ -56,7 +56,7 @@ def matrices(params):
 
 
 def muon(weight_decay: float = 0.0, matrix_lr: float = 1.0, **options) -> optax.GradientTransformation:
-    """Returns Muon at unit learning rate: `optax.contrib.muon` for all parameters of two axes or more, Adam for others.
+    """Returns Muon at unit learning rate: `optax.contrib.muon` for parameters of two or more axes, Adam for others.
 
         M <- beta M + (1 - beta) g,   y <- y - lr matrix_lr (sqrt(max(1, outputs / inputs)) U V^T + weight_decay y)
 
@@ -64,7 +64,7 @@ def muon(weight_decay: float = 0.0, matrix_lr: float = 1.0, **options) -> optax.
     corrects M and g for the bias of step t: beta M / (1 - beta^(t+1)) + (1 - beta) g / (1 - beta^t). Adam likewise.
 
     Args:
-      weight_decay: decoupled, of all parameters.
+      weight_decay: decoupled weight decay of all parameters.
       matrix_lr: learning rate of matrices divided by that of other parameters.
       **options: options of `optax.contrib.muon`.
 
@@ -84,15 +84,15 @@ def with_decoupled_decay(solve: Solver, optimizer: Callable[[float], optax.Gradi
     """Returns the solver with an optimizer that decays weights itself.
 
     Args:
-      optimizer: weight decay -> optimizer at unit learning rate. The decay is the solver's, 0 where that is part of
-        the loss.
+      optimizer: weight decay -> optimizer at unit learning rate. The decay is the solver's, or 0 if it is part of the
+        loss.
     """
     decoupled = 0.0 if solve.wd_in_loss else solve.weight_decay
     return dataclasses.replace(solve, optimizer=optimizer(decoupled), weight_decay=solve.weight_decay - decoupled)
 
 
 def with_optimizer(solve: Solver, name: str, momentum: float) -> Solver:
-    """Returns the solver with an optimizer of optax by its name.
+    """Returns the solver with an optax optimizer given by its name.
 
     adamw and muon decay weights themselves, decoupled from moments; for the others lambda y is part of the direction.
 

@@ -76,7 +76,7 @@ class Solver:
       batch_size: B.
       epochs: E, which need not be whole, or a schedule of the round (integers) that never exceeds max_epochs.
       max_epochs: upper bound on the epochs of a round; None where `epochs` is a number.
-      batching: 'epoch' = J_i = ceil(E ceil(N_i / B)) steps with a short (masked) last batch of every pass; 'repeat' =
+      batching: 'epoch' = J_i = ceil(E ceil(N_i / B)) steps with a short (masked) last batch in every pass; 'repeat' =
         FedJAX's J_i = ceil(E N_i / B) full batches, which may straddle two passes.
       shuffle: False takes the examples in stored order.
       optimizer: an optax transformation at unit learning rate; its updates are multiplied by lr. Its state is
@@ -84,11 +84,11 @@ class Solver:
       prepare: (batch, key) -> batch, normalization and augmentation.
       weight_decay: lambda.
       wd_in_loss: add lambda/2 ||y||^2 to the loss instead of lambda y to the direction.
-      clip_norm: bound of the global norm of the direction, before weight decay; None = no clipping.
+      clip_norm: bound on the global norm of the direction, before weight decay; None = no clipping.
       equal_size: N if every client has exactly N examples (the loops then have a static length), else None.
       bound: (start, y) -> y, applied to y after the last step, before the algorithm uses it.
-      steps: H, the number of local steps of every client, pass after pass; None: that of `epochs`.
-      frozen: Step -> tree of booleans like params, the parameters that the step leaves as they are; None: none.
+      steps: H, the number of local steps of every client, pass after pass; None: as given by `epochs`.
+      frozen: Step -> tree of booleans like params, the parameters that the step leaves unchanged; None: none.
 
     Client.work shortens the local training of a client to J_i = max(1, ceil(w_i J)) of its J steps.
 
@@ -145,7 +145,7 @@ class Solver:
         return self.batches.order(c, steps, self.places(c.index.shape[0])), steps
 
     def places(self, n_max: int) -> int:
-        """Returns the length of the order that `plan` makes; n_max examples are the largest client's."""
+        """Returns the length of the order that `plan` makes; the largest client has n_max examples."""
         if self.steps is not None:
             return self.batches.places_of_steps(n_max, self.steps)
         return self.batches.places(n_max, cast(float, self.max_epochs or self.epochs))
@@ -154,9 +154,9 @@ class Solver:
         """Counts the local steps of clients on the host; the result equals that of training.
 
         Args:
-          sizes: their numbers of examples, int [n].
+          sizes: number of examples of each client, int [n].
           round: 0-based.
-          work: the share of their steps that they take, float32 [n] (Client.work); None for all.
+          work: share of its steps that each client takes, float32 [n] (Client.work); None for all.
 
         Returns:
           J_i, int [n]; 0 for clients without examples.
@@ -233,7 +233,7 @@ class Solver:
         return self._mean_of_batches(c, 2, gradient, tree.zeros_like(params))
 
     def mean_loss(self, params, c: core.Client):
-        """Computes the loss (1/N) sum_n f(params; x_n) of all local examples, float [], in a pass as `gradient`'s."""
+        """Computes the loss (1/N) sum_n f(params; x_n) of all local examples, float [], in one pass like `gradient`."""
         loss = lambda batch, key: self._value(params, c.stats, batch, key, c.info)[0]
         return self._mean_of_batches(c, 3, loss, jnp.zeros((), self.rate(c.round).dtype))
 

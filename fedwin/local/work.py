@@ -1,9 +1,9 @@
-"""Local work: how many of a round's local steps each client takes, as clients of unequal speed do.
+"""Local work: the share of a round's local steps that each client takes, for clients of unequal speed.
 
     J_i = max(1, ceil(w_i J))            w_i in [0, 1]: the work of client i in this round
 
-The work is drawn on the host, a function of (seed, round, client) alone: the same for every method, and for every
-number of clients, so that comparisons are paired and a resumed run needs no state.
+The work is drawn on the host as a function of (seed, round, client) alone. It is the same for every method and every
+number of clients, so comparisons are paired and a resumed run needs no state.
 """
 
 import csv
@@ -75,7 +75,7 @@ def stragglers(*, share: Share = 0.5, low: Share = 0.0, high: Share = 1.0) -> Lo
     """Stragglers: w_i from [low, high] for a share of the clients, 1 for the others, drawn in every round.
 
     FedProx's setting: a straggler takes a uniform number of its local steps, at least one. A client is a straggler with
-    this probability, independently of the others of its cohort.
+    this probability, independently of the others in its cohort.
 
     Args:
       share: probability that a client is a straggler.
@@ -100,10 +100,10 @@ def stragglers(*, share: Share = 0.5, low: Share = 0.0, high: Share = 1.0) -> Lo
 
 @LOCAL_WORK.register("file")
 def file(*, path: str) -> LocalWork:
-    """Work of each client from a CSV file, the same in every round; clients that it does not name take all steps.
+    """Work of each client from a CSV file, the same in every round; clients not in the file take all steps.
 
     Args:
-      path: file with the header client,work and a line per client: its number, from 0 on, and w_i in [0, 1].
+      path: file with the header client,work and a line per client: its number, counted from 0, and w_i in [0, 1].
 
     Raises:
       UserError: the file cannot be read, or a line is not a client and a number in [0, 1].
@@ -137,7 +137,7 @@ def read_columns(path: str, *columns: str) -> dict[int, tuple[float, ...]]:
       client -> its numbers.
 
     Raises:
-      UserError: the file cannot be read, has another header, or a line is not a client and finite numbers.
+      UserError: the file cannot be read, has a different header, or a line is not a client and finite numbers.
     """
     head = ",".join(("client", *columns))
     try:
@@ -168,7 +168,7 @@ def _check(owner: str, low: float, high: float) -> None:
 def work_of_rounds(
     work: LocalWork | None, seed: int, first: int, ids: np.ndarray, present: np.ndarray | bool = True
 ) -> np.ndarray | None:
-    """Returns the work of the cohorts of some rounds, as Client.work takes it.
+    """Returns the work of the cohorts of some rounds, in the form of Client.work.
 
     Args:
       work: the local work; None: all clients take all steps.
@@ -180,7 +180,7 @@ def work_of_rounds(
       float32 [R, C], 1 for padding; None without local work.
 
     Raises:
-      UserError: the work of a user's function is not in [0, 1].
+      UserError: a user's function returns work outside [0, 1].
     """
     if work is None:
         return None

@@ -65,7 +65,7 @@ class ModelOptions:
     model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
     lora: str = option(
         "",
-        "Train nothing but low-rank corrections of the layers of --init_from's model: rank=4,part=features|all|NAMES.",
+        "Train only low-rank corrections of the layers of --init_from's model: rank=4,part=features|all|NAMES.",
     )
     loss: str = option(
         "cross_entropy",
@@ -104,7 +104,7 @@ class ServerOptions:
     )
     attack: str = option(
         "none",
-        "What attackers do, and which share of all clients attacks: none, sign_flip:clients=0.2, gaussian:std=1, "
+        "What attackers do, and how many of all clients attack: none, sign_flip:clients=0.2, gaussian:std=1, "
         "label_flip:clients=10, backdoor:clients=0.1.",
     )
 
@@ -120,16 +120,16 @@ class ParticipationOptions:
         "Which clients take part in a round: uniform, weighted, poisson:rate=0.1, cyclic, markov:up=0.1,down=0.1, "
         "diurnal:period=24, file:path=FILE.",
     )
-    dropout: Decay = option(0.0, "Probability that a client that was drawn does not answer.")
+    dropout: Decay = option(0.0, "Probability that a drawn client does not answer.")
     asynchronous: str = option(
         "",
         "Asynchronous server, timed by the --clock; a round is one server step: buffer:size=10,concurrency=50, "
         "buffer:size=1,concurrency=10,mixing=0.6; empty: none.",
     )
     over_selection: Annotated[float, Range(1)] = option(
-        1.0, "Draw this many times the clients that take part: the first to arrive by the --clock."
+        1.0, "Draw this many times the clients that take part; the first to arrive by the --clock do."
     )
-    deadline: NonNegative = option(0.0, "Seconds of the --clock after which a round leaves out late clients; 0: none.")
+    deadline: NonNegative = option(0.0, "Seconds of the --clock after which a round excludes late clients; 0: none.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class LocalOptions:
     )
     batch_size: PositiveInt = option(32, "Local batch size B.")
     batching: Literal["epoch", "repeat"] = option(
-        "epoch", "epoch: E*ceil(N/B) steps, smaller last batch; repeat: ceil(E*N/B) full ones, as FedJAX."
+        "epoch", "epoch: E*ceil(N/B) steps, smaller last batch; repeat: ceil(E*N/B) full ones, as in FedJAX."
     )
     shuffle: bool = option(True, "Shuffle the local examples in every local epoch.")
     client_optimizer: Optimizer = option("sgd", f"Local optimizer from optax: {', '.join(get_args(Optimizer))}.")
@@ -159,7 +159,7 @@ class LocalOptions:
         "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd: constant, "
         "then linear to 0 over the last fifth of the rounds; empty: none.",
     )
-    lr_warmup: Decay = option(0.0, "Share of the rounds over which the local learning rate first rises, linearly.")
+    lr_warmup: Decay = option(0.0, "Share of the rounds over which the local learning rate first rises linearly.")
     weight_decay: NonNegative = option(0.0, "Weight decay lambda of the local steps.")
     wd_in_loss: bool = option(
         False, "Apply weight decay in the loss, as FedJAX does, not in the step, as PyTorch does."
@@ -255,7 +255,7 @@ class OutputOptions:
     checkpoint_every: NonNegativeInt = option(
         100, "Number of rounds between checkpoints; 0: only at the start and the end.", operational=True
     )
-    keep_checkpoints: PositiveInt = option(3, "Number of newest checkpoints that are kept.", operational=True)
+    keep_checkpoints: PositiveInt = option(3, "Number of newest checkpoints to keep.", operational=True)
     keep_rounds: list[int] = option(
         [], "Rounds whose checkpoints are also kept, for --fork_from: 75,150.", operational=True
     )
@@ -370,7 +370,7 @@ class Config(
 
 
 def _integer(value: Any) -> object:
-    """Returns a string of digits, and an integer of numpy, as one of Python, anything else unchanged."""
+    """Returns a string of digits, or a numpy integer, as a Python int; anything else unchanged."""
     text = value.strip() if isinstance(value, str) else value
     # isdecimal accepts digits of other scripts, which int would read, too.
     is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20

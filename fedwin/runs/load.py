@@ -34,7 +34,7 @@ from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """A trained model with everything that is needed to apply it.
+    """A trained model with everything needed to apply it.
 
     Its functions can't be pickled: other processes can take `variables`, or load it from `directory`.
 
@@ -59,7 +59,7 @@ class TrainedModel:
     directory: pathlib.Path = pathlib.Path()
 
     def __repr__(self) -> str:
-        """Where it is from, not its arrays: a notebook shows it."""
+        """Shows where the model is from, not its arrays, in a notebook."""
         config, parameters = self.prepared.config, sum(leaf.size for leaf in jax.tree.leaves(self.variables.params))
         return (
             f"TrainedModel {self.model.name!r}: {parameters:,} parameters, seed {self.seed}, round {self.round}\n"
@@ -78,7 +78,7 @@ class TrainedModel:
         return Variables(next(filter(is_model, jax.tree.leaves(sent, is_leaf=is_model)), run.params), run.stats)
 
     def client_table(self) -> dict[str, np.ndarray]:
-        """Returns the table of clients of this round (--eval_clients), as `fedwin.client_table`."""
+        """Returns this round's table of clients (--eval_clients), like `fedwin.client_table`."""
         return client_table(self.directory, self.seed, self.round)
 
     def logits(self, x: Any) -> jax.Array:
@@ -111,7 +111,7 @@ def load(
       imports: modules and .py files of the run (--import), which its directory alone does not import.
 
     Raises:
-      UserError: there is no such run, checkpoint or read-out; the data is not that of the run; or it needs imports.
+      UserError: there is no such run, checkpoint or read-out; the data is not the run's; or the run needs imports.
     """
     check_values("load", NonNegativeInt, seed=seed)
     check_values("load", NonNegativeInt | None, round=round)
@@ -150,8 +150,8 @@ def export(
 ) -> pathlib.Path:
     """Writes a trained model to a .npz or .safetensors file, which --init_from and others read; returns its path.
 
-    Arrays have the names of checkpoints, such as params.conv1.kernel. The metadata, JSON data, contains what is needed
-    to apply the model: its name, input shape, classes and the normalization that the network's input goes through:
+    Arrays have the names of checkpoints, such as params.conv1.kernel. The metadata, in JSON, contains what is needed to
+    apply the model: its name, input shape, classes and the normalization of the network's input:
 
         (x / 255 if x is uint8, else x), then (x - mean) / std per channel
 
@@ -162,13 +162,13 @@ def export(
       directory: the run's directory; its configuration, evaluations and checkpoint are verified first.
       out: the new file.
       seed, round, readout: as for `load`.
-      overwrite: whether an existing file is replaced.
+      overwrite: whether to replace an existing file.
       layout: 'jax' or 'torch'.
       **objects: data_dir, dataset, model or imports, as for `load`.
 
     Raises:
-      UserError: as for `load`; the file exists, or has another ending; the directory has been altered; or the network
-        has no PyTorch form.
+      UserError: as for `load`; the file exists, or has another extension; the directory has been altered; or the
+        network has no PyTorch form.
     """
     if layout not in ("jax", "torch"):
         raise UserError(f"export: layout={layout!r} must be 'jax' or 'torch'.")
@@ -223,11 +223,10 @@ def prepared_run(
       directory: the run's directory.
       seeds: some of its seeds; None: all.
       data_dir, dataset, model, imports: as for `load`.
-      initial: whether it starts as the run did (--init_from). What --lora adapts is read in any case.
+      initial: whether to read the run's initial model (--init_from). The model that --lora adapts is always read.
 
     Raises:
-      UserError: there is no such run or seed; the data, or what it started from, is not that of the run; or it needs
-        imports.
+      UserError: there is no such run or seed; the data or the initial model is not the run's; or the run needs imports.
     """
     directory = pathlib.Path(directory)
     config_file = directories.read_config(directory)

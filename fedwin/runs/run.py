@@ -1,4 +1,4 @@
-"""run, check and dry runs: validates a Config, starts its run or resumes it, or measures what it would take."""
+"""run, check and dry runs: validates a Config, starts or resumes its run, or measures what it would need."""
 
 import contextlib
 import dataclasses
@@ -77,7 +77,7 @@ def run(
 
     Raises:
       UserError: the config is invalid, or does not fit the machine or the directory; raised before compilation.
-      KeyboardInterrupt: Ctrl-C; the rounds under way are finished and saved first, and the same call resumes.
+      KeyboardInterrupt: Ctrl-C; the rounds in progress are finished and saved first, and the same call resumes.
     """
     try:
         with signals.watched_call():
@@ -219,7 +219,7 @@ class CheckedRun(NamedTuple):
     Attributes:
       config_file: config.json in the directory; None for a new run, and in processes that do not write.
       imports: imported file or module -> hash of its content.
-      model: 'model' -> hash of a model that was given as an object; {} for one by name.
+      model: 'model' -> hash of a model that was given as an object; {} for one given by name.
     """
 
     plan: RunPlan
@@ -298,7 +298,7 @@ def measure_requirements(
 
     Args:
       rounds: maximum number of rounds to time.
-      seconds: what takes long is not timed again once this many seconds have passed since the data were read.
+      seconds: long measurements are not repeated once this many seconds have passed since the data were read.
 
     Raises:
       UserError: `fedwin.run` would reject the run, or it does not fit.
@@ -332,7 +332,7 @@ def readout_names(config: Config) -> list[str]:
 
 
 def check_unchanged(prepared: PreparedRun, directory: pathlib.Path) -> None:
-    """Raises UserError if the run in a directory had other data or another start than its flags name now."""
+    """Raises UserError if the run in a directory used other data or another start than its flags now refer to."""
     config, recorded = prepared.config, directories.read_config(directory).identity
     files, data, initial = prepared.hashes
     parent, before = pathlib.Path(config.fork_from.rpartition("@")[0]), recorded.environment.get("fork_from")

@@ -27,14 +27,14 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
 
     Args:
       builder: (setting, solve, *, ...) -> core.Algorithm, or a choice such as 'fedprox:mu=0.1'.
-      p: the problem to run on, by default a classifier of three classes.
+      p: the problem to run on, by default a classifier with three classes.
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
       degenerate: hyper-parameters with which the method is FedAvg, or None.
       strategies: mappings of cohorts to compare with a plain loop; by default vmapped, and sharded over all devices.
 
     Raises:
       UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
-        it should have returned. Also when builder or problem have the wrong type.
+        it should have returned. Also when the builder or the problem has the wrong type.
       AssertionError: when the method violates the contract, with the reason.
 
     Prints one line on success.
@@ -73,7 +73,7 @@ def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
     """Traces one round and runs a few rounds client by client, so that errors name the user's functions.
 
     Args:
-      rounds: the run's number of rounds; the rounds of the problem's schedule are run once.
+      rounds: the run's number of rounds; the problem's schedule is run once.
 
     Raises:
       UserError: as in check_algorithm.
@@ -119,7 +119,7 @@ class Bench:
         return self.problem.store, cohorts, (), np.int32(n), np.zeros(self.rounds, bool)
 
     def compiled(self, watch, strategy):
-        """Returns the loop; it is compiled in its first call."""
+        """Returns the loop, which is compiled on its first call."""
         rounds = engine.Dispatch(self.algorithm, watch, strategy, compiler_options=compile_options())
         # Accelerators multiply in less than float32 by default.
         exact = jax.default_matmul_precision("highest")(rounds)

@@ -70,7 +70,7 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
 
 
 def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedule=((0, 1), (2, 3), (3, 0)), **kwargs):
-    """Returns a classifier of three classes with a hidden layer, label skew and a running statistic like BatchNorm's.
+    """Returns a classifier with three classes, a hidden layer, label skew and a running statistic like BatchNorm's.
 
     Args:
       sizes: N_i [K]; client i has mostly class i mod 3.

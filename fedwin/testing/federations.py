@@ -6,8 +6,8 @@
     algorithm = federations.build("scaffold", fed)
     run, store = federations.start(algorithm, {}, fed)
 
-They are a `Dataset`, a `Federation` and a `Model` as real runs have them. `fedwin.testing.families` are smaller and
-made for the arithmetic of algorithms.
+These are a `Dataset`, a `Federation` and a `Model`, as in real runs. The problems of `fedwin.testing.families` are
+smaller and made for the arithmetic of algorithms.
 """
 
 import jax
@@ -26,7 +26,7 @@ CLASSES, FEATURES, SIZE = 4, 6, 80
 
 
 def dataset(size: int = SIZE) -> Dataset:
-    """Returns vectors of four Gaussian classes, `size` training examples and 41 test examples."""
+    """Returns vectors from four Gaussian classes, `size` training examples and 41 test examples."""
     generator = np.random.default_rng(0)
     means = generator.standard_normal((CLASSES, FEATURES)) * 2
 
@@ -39,7 +39,7 @@ def dataset(size: int = SIZE) -> Dataset:
 
 
 def partition(clients: int = 10, equal: bool = True) -> Partition:
-    """Splits the examples at random, if not `equal` in parts of random sizes."""
+    """Splits the examples at random, into parts of random sizes unless `equal`."""
     generator = np.random.default_rng(1)
     order = generator.permutation(SIZE).astype(np.int32)
     if equal:

@@ -1,8 +1,8 @@
 """Contract tests of what users register besides algorithms: observers, losses, aggregators, wrappers and so on.
 
-Each takes a builder, as it is registered, or a choice such as 'ema:decay=0.5'; and what to test it on, by default a
-classifier of three classes or 80 vectors of four. It raises an AssertionError of one sentence where the engine could
-not rely on what was built, a UserError where a function of the user fails, and prints one line on success.
+Each takes a builder, as registered, or a choice such as 'ema:decay=0.5', and what to test it on: by default a
+classifier with three classes or 80 vectors from four. It raises an AssertionError of one sentence if the engine could
+not rely on what was built, a UserError if a user's function fails, and prints one line on success.
 """
 
 import functools
@@ -122,7 +122,7 @@ def check_loss(make, p=None):
 
 @_contract(AGGREGATORS)
 def check_aggregator(make):
-    """Checks an aggregator: a vector within the range of the steps, whatever order, padding and scale of weights."""
+    """Checks an aggregator: a vector within the range of the steps, for any order, padding and scale of weights."""
     clients, length, random = 7, 5, np.random.default_rng(0)
     combine = make(core.Setting(clients, clients, 10)).combine
     if combine is None:  # the algorithm's own mean
@@ -143,7 +143,7 @@ def check_aggregator(make):
 
 @_contract(WRAPPERS)
 def check_wrapper(make, p=None, algorithm: str = "fedavg", strategies=None, rounds: int = 6):
-    """Checks a wrapper by the contract of an algorithm inside of it: resuming, padding, vmapped and sharded cohorts.
+    """Checks a wrapper by the contract of an algorithm inside it: resuming, padding, vmapped and sharded cohorts.
 
     Args:
       algorithm: a choice; strategies and rounds are those of `check_algorithm`.

@@ -28,7 +28,7 @@ _QUICK = {
 def compile_options() -> dict:
     """Returns XLA options, without those that this jaxlib does not support.
 
-    On a CPU small programs compile in a third of the time with them; elsewhere they are those of runs.
+    On a CPU, small programs compile in a third of the time with these options; elsewhere they are the same as in runs.
     """
     if jax.default_backend() != "cpu":
         return jax_config.compiler_options()
@@ -106,7 +106,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
 
 
 def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=(), **solver):
-    """Returns a problem of given examples and loss.
+    """Returns a problem with the given examples and loss.
 
     Args:
       params: the initial parameters, or Variables.
@@ -136,7 +136,7 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
 
 
 def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.RunState]:
-    """Runs some rounds of an algorithm; they compile once.
+    """Runs some rounds of an algorithm, which is compiled once.
 
     Args:
       run: the RunState to continue from; by default that before round 0.

@@ -40,7 +40,7 @@ def run_rounds(
       observers: choices such as 'wima:window=2'.
       problem: the problem to run on; None is `two_quadratics()`.
       aggregate: how the server combines the clients' steps, a choice such as 'median'.
-      attack: what some clients do, those of seed 0, a choice such as 'sign_flip:clients=1'.
+      attack: attack by some of the clients, drawn with seed 0, a choice such as 'sign_flip:clients=1'.
 
     Returns:
       'model' and the name of every read-out -> its loss after each round, rounded to three digits [rounds].

@@ -19,16 +19,16 @@ EMPTY = 2
 def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
     """Runs rounds client by client and checks every number that a client or the server returns.
 
-    Every client runs three times: the places of c.index beyond c.size contain other clients' examples the first time,
-    an example of NaNs the second time, when c.slot is another one, too, and there are more such places the third time.
-    A client whose results differ, at the third time by more than rounding, reads padding or c.slot.
+    Every client runs three times. The places of c.index beyond c.size contain other clients' examples the first time
+    and an example of NaNs the second time, when c.slot also differs; the third time there are more such places. A
+    client whose results differ (the third time, by more than rounding) reads padding or c.slot.
 
     Args:
       algorithm: as its builder returns it, before wrappers, so that errors name the user's functions.
 
     Raises:
-      UserError: when a message or the parameters are not finite, a client reads padding or c.slot, statistics stay as
-        they are, or the server's step is a sum over clients; it names the function.
+      UserError: when a message or the parameters are not finite, a client reads padding or c.slot, statistics never
+        change, or the server's step is a sum over clients; it names the function.
     """
     p, poison = _with_poison(p)
     run = p.start(algorithm)
