@@ -59,7 +59,7 @@ class Clock(NamedTuple):
         return seconds
 
     def round(self, seed: int, ids: np.ndarray, load: Load, missing: int = 0) -> float:
-        """Returns the seconds of a round, those of its slowest client; `missing` clients do not answer."""
+        """Returns the seconds of a round, which are those of its slowest client; `missing` clients do not answer."""
         slowest = float(self.of_clients(seed, ids, load).max(initial=0.0))
         return max(slowest, self.timeout) if missing else slowest
 
@@ -70,7 +70,7 @@ CLOCKS = Registry("clock", builds=Clock)
 
 @functools.lru_cache(8)
 def _normal(seed: int, count: int) -> np.ndarray:
-    """Returns two normal numbers for each client [count, 2]; those of the first clients do not depend on `count`."""
+    """Returns two normal numbers for each client [count, 2]; the first clients' numbers do not depend on `count`."""
     return generator(seed, _TAG).standard_normal((count, 2))
 
 

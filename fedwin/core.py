@@ -227,7 +227,7 @@ def with_mean_step(message: PyTree, step: Mean) -> PyTree:
 
 
 def map_mean_steps(function: Callable, message: PyTree) -> PyTree:
-    """Returns a message with a function applied to each of its mean steps; other parts stay as they are."""
+    """Returns a message with a function applied to each of its mean steps; other parts do not change."""
     return jax.tree.map(lambda x: function(x) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
 
 
@@ -236,7 +236,7 @@ class Update(NamedTuple):
 
     Attributes:
       message: a pytree that is summed over the cohort; the server sees only the sum, unless Phase.aggregate is set.
-      state: replaces the row of the client table; () leaves the row as it is.
+      state: replaces the row of the client table; () leaves the row unchanged.
       stats: new model statistics, which the engine averages with Algorithm.weighting.
       metrics: name -> Mean, summed over the cohort; runs record 'loss'.
     """

@@ -13,7 +13,7 @@ from fedwin.registry.ranges import NonNegativeInt, Range
 
 
 def as_schedule(value) -> Callable:
-    """Returns a schedule as it is, or, for a constant, the function that always returns it.
+    """Returns a schedule unchanged, or, for a constant, the function that always returns it.
 
     Example:
       >>> as_schedule(0.1)(7)

@@ -160,7 +160,7 @@ def _two_sum(a, b):
 
 
 def _summable(vector):
-    """Returns the vector with 0 in place of values that a sum could not get rid of again."""
+    """Returns the vector with 0 in place of values that could not be subtracted from a sum again."""
     return jnp.where(jnp.abs(vector) <= LARGEST, vector, 0)  # a NaN compares false
 
 

@@ -213,8 +213,8 @@ def poisoned(c: core.Client, chosen, **changes: Callable) -> core.Client:
 def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """Attackers train on labels C - 1 - y in place of y, with C classes, and are otherwise honest.
 
-    All label counts that losses read (weighted softmax) are those of flipped labels, including the counts of the
-    examples that a client holds out for validation; evaluations on these use the original labels.
+    All label counts that losses read (weighted softmax) count flipped labels, also among the examples that a client
+    holds out for validation; evaluations on these use the original labels.
 
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.

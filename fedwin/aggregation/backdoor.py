@@ -64,9 +64,9 @@ def backdoor(
 
     Every evaluation reports 'attack_success' for the model and all read-outs: the share of the test examples of other
     classes that the square turns into the target. With clients=0 this is the share in an honest run. Stored images are
-    stamped, before augmentation. The label counts that losses read are those of the poisoned examples; examples that
-    clients hold out for validation stay clean. The defense of Sun et al. is `--aggregate=norm_bound`; `--wrap=clip` is
-    applied by the clients, and bounds attackers only if they do not boost.
+    stamped, before augmentation. The label counts that losses read include the poisoned labels; examples that clients
+    hold out for validation stay clean. The defense of Sun et al. is `--aggregate=norm_bound`; `--wrap=clip` is applied
+    by the clients, and bounds attackers only if they do not boost.
 
     Args:
       target: the class.

@@ -62,7 +62,7 @@ def median(setting: core.Setting) -> Aggregator:
 
         v_k = median_i (y_i - x)_k
 
-    Every client counts equally, whatever the algorithm's weights are.
+    Every client counts equally, regardless of the algorithm's weights.
 
     Source: Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, 2018,
     https://arxiv.org/abs/1803.01498.
@@ -87,7 +87,7 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
 
         v_k = 1 / (n - 2 b) sum of the (b + 1)-th to (n - b)-th smallest (y_i - x)_k,   b = floor(share n)
 
-    Every client counts equally, whatever the algorithm's weights are; share=0 is the uniform mean.
+    Every client counts equally, regardless of the algorithm's weights; share=0 is the uniform mean.
 
     Args:
       share: share of the clients that is removed at each end.
@@ -212,7 +212,7 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
         score_i = sum of ||d_i - d_j||^2 over the n - f - 2 steps d_j nearest to d_i,   d_i = y_i - x
         v = (1/m) sum of the m steps with the lowest scores
 
-    m = 1 is Krum, a larger m multi-Krum. Every client counts equally, whatever the algorithm's weights are. Of equal
+    m = 1 is Krum, a larger m multi-Krum. Every client counts equally, regardless of the algorithm's weights. Of equal
     scores, that of the client drawn first is the lower one. n is the number of clients present: with fewer than f + 3,
     one neighbor counts; with fewer than m, all clients are chosen.
 

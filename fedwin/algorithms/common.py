@@ -33,7 +33,7 @@ def add_mean_step(params, total, server_lr):
 
 
 def fedavg_server(server_lr: float) -> Callable:
-    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is."""
+    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state does not change."""
 
     def server(params, state, total, round):
         return add_mean_step(params, total, server_lr), state

@@ -157,7 +157,7 @@ def diloco(
       server_b2: second-moment decay of the outer 'adam' and 'yogi'.
       server_eps: added to their square root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       restart: rounds after which the state of the outer optimizer (its momentum) is reset, counted separately for each
-        fragment; 0: never. Rounds without clients count, but leave the state as it is.
+        fragment; 0: never. Rounds without clients count, but leave the state unchanged.
       fragments: F, of which one is synchronized in each round, in turn; 1: the whole model.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
       delay: local steps between sending a fragment and using it.

@@ -103,7 +103,7 @@ def fedyogi(
 ) -> core.Algorithm:
     """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
 
-    The other rules and the parameters are FedAdam's. Source: https://arxiv.org/abs/2003.00295.
+    The other rules and the parameters are the same as FedAdam's. Source: https://arxiv.org/abs/2003.00295.
 
     Example:
       >>> from fedwin import testing

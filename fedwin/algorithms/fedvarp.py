@@ -1,4 +1,4 @@
-"""FedVARP, FedStale: the server remembers every client's last step, and uses those of absent clients.
+"""FedVARP, FedStale: the server remembers every client's last step, and uses the steps of absent clients.
 
 With all clients in every round, both are FedAvg. p_i (over the cohort S) and v_i (over all clients) follow one rule: in
 proportion to N_i, or equal (1 / |S| and 1 / K, as in the paper).

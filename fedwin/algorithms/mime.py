@@ -1,8 +1,8 @@
 """MIME, MIME-Momentum, MIMELite: clients mimic a centralized optimizer whose state the server keeps.
 
 There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round; MIMELite, which omits the
-correction, needs one: the full gradients travel with the models. MIME with beta = 0 is MIME-SGD and has no m. A client
-that drops out takes part in neither round trip.
+correction, needs one: the full gradients are sent with the models. MIME with beta = 0 is MIME-SGD and has no m. A
+client that drops out takes part in neither round trip.
 """
 
 from typing import NamedTuple

@@ -86,8 +86,8 @@ def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]
 
         g_s = (1 / C) sum_c gain_cs
 
-    Comparisons under one seed share partition, cohorts and initial model, so that they are not independent
-    observations: the seed is the unit. Seeds that a comparison does not have are left out.
+    Comparisons under one seed share partition, cohorts and initial model, so they are not independent observations: the
+    seed is the unit. Seeds that a comparison does not have are left out.
 
     Args:
       comparisons: for each, seed -> gain.

@@ -88,8 +88,8 @@ def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
 def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
     """Raises UserError if a network would misinterpret inputs [N, ...]; `where` is the data set and split.
 
-    Networks divide uint8 by 255, use floating-point numbers as they are and embed other whole numbers as token ids; so
-    images must not be int32, and tokens must not be uint8.
+    Networks divide uint8 by 255, use floating-point numbers unchanged and embed other integers as token ids, so images
+    must not be int32, and tokens must not be uint8.
     """
     if np.issubdtype(x.dtype, np.floating):
         check_finite(x, where)
@@ -180,7 +180,7 @@ def classes_without_examples(dataset: Dataset) -> list[int]:
 
 
 def as_labels(labels, where: str, task: str | None = None) -> np.ndarray:
-    """Casts labels, whole numbers [N] or [N, T], to int32, those of regression to float32.
+    """Casts labels, whole numbers [N] or [N, T], to int32, or labels of regression to float32.
 
     Raises:
       UserError: numbers that are not whole or do not fit into int32, which a cast would wrap.

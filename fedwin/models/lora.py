@@ -88,7 +88,7 @@ def lora(
 
         W x  ->  W x + (alpha / r) B A x,     A in R^(r x in) ~ U(-1/sqrt(in), 1/sqrt(in)),  B = 0 in R^(out x r)
 
-    so the adapted network starts as the network itself. Its parameters are A and B, which algorithms train, clients
+    so the adapted network starts as the original network. Its parameters are A and B, which algorithms train, clients
     send and observers average. Matrices are stored as `a` [in, r] and `b` [r, out] in place of the kernel [in, out],
     and their product is added to it once per step. Biases, norms, embeddings and convolutions are frozen; statistics
     (BatchNorm) follow the training. A mean over clients is the mean of A and the mean of B, whose product is not the

@@ -325,12 +325,12 @@ def client_models(
 ) -> list[Variables]:
     """Trains clients for one round from a run's checkpoint and returns their trained models.
 
-    The clients form one cohort; broadcast state, client rows and learning rate are those of the round after the
+    The clients form one cohort; broadcast state, client rows and learning rate are taken from the round after the
     checkpoint.
 
     Args:
       directory: the run's directory, or a result of `load`.
-      clients: client ids, each once.
+      clients: client ids without duplicates.
       seed, round: as for `load`.
       **objects: data_dir, dataset, model or imports, as for `load`.
 

@@ -119,7 +119,7 @@ def diurnal(
 
 
 def states(seed: int, round: int, clients: np.ndarray, up: float, down: float) -> np.ndarray:
-    """Returns which clients are available in a round, bool [n]: states of their chains, without those of other rounds.
+    """Returns which clients are available in a round, bool [n]: states of their chains, without other rounds' states.
 
     Round s applies one of three maps to a client's state, chosen by its random number u_s in [0, 1):
 
@@ -253,7 +253,7 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
     Args:
       path: the CSV file, with the header client,start,end.
       period: rounds after which the trace repeats; 0: never, and it must cover the run.
-      everyone: all available clients take part, whatever clients_per_round is.
+      everyone: all available clients take part, regardless of clients_per_round.
 
     Raises:
       UserError: when the file can't be read, a line is invalid, or the trace ends before the run.

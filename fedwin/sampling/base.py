@@ -92,7 +92,7 @@ class Sampler:
       draw: (seed, round) -> Draw or ids int [n]; rounds are 0-based.
       num_clients: K.
       largest: most clients that any round of the run draws; cohorts are padded to it.
-      smallest: fewest clients that any round of the run draws; 0 if a round may draw nobody.
+      smallest: fewest clients that any round of the run draws; 0 if a round may draw none.
       expected: mean number of clients that a round draws or, if times decide, waits for.
       weighted: whether draws have an importance.
       rate: probability with which every client is drawn independently of the others (Poisson sampling), or None.

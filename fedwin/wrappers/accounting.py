@@ -58,7 +58,7 @@ class Privacy:
         the fixed number that is drawn without replacement ('replace_one').
       delta: the probability delta.
       accountant: the one whose epsilon is reported with every evaluation, 'rdp' or 'pld'.
-      before: rounds that the account starts with, those of another run.
+      before: rounds of another run that the account starts with.
       since: the first round of the run: 0, or that of a fork.
       alone: why the rounds of the run that it starts from, or its initial model, are not counted; '' if they are.
       seeds: the seeds that drew the cohorts and noise of all rounds.

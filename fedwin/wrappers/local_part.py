@@ -57,7 +57,7 @@ def leaves_of(mask, params) -> list:
 
 
 def with_leaves(mask, params, part: list):
-    """Returns params with the leaves on which the mask is true replaced by those of a list.
+    """Returns params with the leaves on which the mask is true replaced with the leaves of a list.
 
     Example:
       >>> with_leaves({"a": True, "b": False}, {"a": 1, "b": 2}, [3])

@@ -103,8 +103,8 @@ def _evaluate(jaxpr, consts, *args):
 def lower_convolutions(function):
     """Returns `function` with its convolutions and max-pools replaced by those of fedwin.models.convolution.
 
-    Equations inside jit, remat, scan, while and cond are replaced, too. A convolution inside another kind of equation,
-    such as a function with a derivative of its own (custom_jvp, custom_vjp), is left unchanged with a warning.
+    Equations inside jit, remat, scan, while and cond are also replaced. A convolution inside another kind of equation,
+    such as a function with a custom derivative (custom_jvp, custom_vjp), is left unchanged with a warning.
     """
 
     @functools.wraps(function)

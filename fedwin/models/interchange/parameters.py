@@ -56,7 +56,7 @@ def load(
 
     Args:
       shapes: name -> shape and dtype of its parameters and statistics.
-      wanted: those of them that are taken from the file; the shapes of others may differ.
+      wanted: the names to take from the file; the shapes of others may differ.
       map: a JSON file, {name in the file: name in the network}; layers or single arrays, null leaves one out.
       layout: 'torch', 'jax', or 'auto': torch for .pt, .pth and files with names that end in `weight`.
 
