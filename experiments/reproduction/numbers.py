@@ -1,6 +1,7 @@
 """Numbers of tables and figures, computed from the stored curves and compared with the printed ones."""
 
 import dataclasses
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -116,6 +117,12 @@ class Value:
     def near_chance(self) -> bool:
         """Whether the method does not train: its mean accuracy is below CHANCE_FACTOR times chance."""
         return self.share < least_trained(self.run)
+
+
+def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
+    """Returns the seeds that all lines or points of a panel have; all seeds if they have none in common."""
+    each = [set(seeds) for seeds in available if seeds]
+    return (set.intersection(*each) or set.union(*each)) if each else set()
 
 
 def least_trained(run: Run) -> float:

@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..figures import factors, forgetting, labels, line, models, plane, probing,
 from ..papers.items import Analysis, Cell, Item, Variation, data_title, file_stem
 from ..papers.measures import NATS, Curve, MeanLast, MeanLoss, RoundsTo
 from ..records import Json
-from .numbers import Value, least_trained
+from .numbers import Value, common_seeds, least_trained
 from .results import Results, curves, rounded
 from .runs import RunDirectory, best_point
 from .verdicts import READINGS, readings
@@ -42,12 +41,6 @@ def _label(item: Item, cell: Cell) -> str:
     """Returns the label of a cell in a legend: its row, and its variant if there are several."""
     plain = cell.variant.name == "base" or len(item.variants) == 1
     return cell.row.title if plain else f"{cell.row.title}, {cell.variant.title}"
-
-
-def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
-    """Returns the seeds that all lines of a panel have, of those with any; all seeds if they have none in common."""
-    each = [set(seeds) for seeds in available if seeds]
-    return (set.intersection(*each) or set.union(*each)) if each else set()
 
 
 def _limits(cell: Cell, lines: list[Json]) -> list[float | None]:

@@ -19,7 +19,7 @@ from ..papers.trajectories import Run
 from ..records import MODEL, Json
 from ..tables import formats
 from . import verdicts
-from .numbers import AGREES, NEAR, Position, Value
+from .numbers import AGREES, NEAR, Position, Value, common_seeds
 from .results import Results, portable
 from .runs import all_tasks, held_out_accuracies, lineage
 
@@ -182,17 +182,21 @@ def shown(value: Value) -> str:
 
 def legend(item: Item, numbers: list[Value]) -> str:
     """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-."""
-    counts = sorted({len(value.defined) for value in numbers if value.mean is not None})
-    if not counts:
+    trained = [value for value in numbers if value.mean is not None]
+    counts = sorted({len(value.defined) for value in trained})
+    if not trained:
         return "No number yet: no run has finished."
     parts = [f"For one seed: {_descriptions(item, numbers)}."]
+    if item.draw == "curves":
+        by_column = [[v.defined for v in trained if v.cell.column == column] for column in item.columns]
+        counts = sorted({len(common_seeds(each)) for each in by_column if each})
+        seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        lines = "one seed" if counts == [1] else f"mean over n = {seeds} seeds; band: standard deviation over them"
+        return " ".join([*parts, f"Lines: {lines}."])
     jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
     one = "one seed, with the standard deviation over these evaluations in parentheses" if jumps else "one seed"
     if counts == [1]:
         return " ".join([*parts, f"Shown: {one}."])
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    if item.draw == "curves":
-        return " ".join([*parts, f"Lines: mean over n = {seeds} seeds; band: standard deviation over them."])
     parts.append(f"Shown: mean over n seeds, +- their standard deviation{f'; without +-: {one}' * (1 in counts)}.")
     if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
         parts.append("The printed +- is the paper's.")

@@ -7,8 +7,7 @@ import pytest
 from experiments.figures import style
 from experiments.papers.catalogue import item
 from experiments.reproduction import pictures
-from experiments.reproduction.numbers import Value
-from experiments.reproduction.pictures import common_seeds
+from experiments.reproduction.numbers import Value, common_seeds
 
 
 def test_a_method_looks_the_same_in_every_figure():
