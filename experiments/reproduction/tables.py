@@ -183,7 +183,6 @@ def shown(value: Value) -> str:
 def legend(item: Item, numbers: list[Value]) -> str:
     """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-."""
     trained = [value for value in numbers if value.mean is not None]
-    counts = sorted({len(value.defined) for value in trained})
     if not trained:
         return "No number yet: no run has finished."
     parts = [f"For one seed: {_descriptions(item, numbers)}."]
@@ -193,6 +192,7 @@ def legend(item: Item, numbers: list[Value]) -> str:
         seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         lines = "one seed" if counts == [1] else f"mean over n = {seeds} seeds; band: standard deviation over them"
         return " ".join([*parts, f"Lines: {lines}."])
+    counts = sorted({len(value.defined) for value in trained})
     jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
     one = "one seed, with the standard deviation over these evaluations in parentheses" if jumps else "one seed"
     if counts == [1]:
