@@ -176,18 +176,18 @@ def write_to(
 
 
 def write_feature(path: pathlib.Path, value: np.ndarray | Images, progress: Progress) -> None:
-    """Writes an array, memory map or Images [N, ...]; images in chunks, never all of them in memory."""
+    """Writes an array, memory map or Images [N, ...]; images in chunks, not through a map, which a full disk breaks."""
     if not isinstance(value, Images):
         np.save(path, np.ascontiguousarray(value))
         progress(len(value))
         return
-    target = np.lib.format.open_memmap(path, "w+", value.dtype, value.shape)
+    header = {"descr": value.dtype.str, "fortran_order": False, "shape": value.shape}
     chunks = np.split(np.arange(len(value)), range(CHUNK, len(value), CHUNK))
-    with ExampleSource({"value": value}) as source:
+    with open(path, "wb") as target, ExampleSource({"value": value}) as source:
+        np.lib.format.write_array_header_1_0(target, header)
         for rows, chunk in zip(chunks, source.prefetch(chunks)):
-            target[rows[0] : rows[-1] + 1] = chunk["value"]
+            target.write(np.ascontiguousarray(chunk["value"]).data)
             progress(len(rows))
-    target.flush()
 
 
 def read_meta_entry(folder: pathlib.Path, key: str) -> str | None:
