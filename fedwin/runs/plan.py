@@ -100,13 +100,13 @@ class Requirements:
         if needed > available:
             largest = max((part for part in parts if part in self.remedies), key=lambda part: parts[part])
             raise UserError(
-                f"{largest}: {_gib(parts[largest])} of the {_gib(needed)} of {resource} that this run needs, and "
-                f"{_gib(available)} are available; {self.remedies[largest]}."
+                f"{largest}: {_text(parts[largest])} of the {_text(needed)} of {resource} that this run needs, and "
+                f"{_text(available)} are available; {self.remedies[largest]}."
             )
 
 
-def _gib(size: int) -> str:
-    return f"{size / GIB:,.1f} GiB"
+def _text(size: int) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB else f"{size / 1e6:,.1f} MB"
 
 
 class WindowPlan(NamedTuple):
