@@ -54,7 +54,7 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         room = "make room, then " if error.errno in RECOVERABLE_ERRNOS or reason in _REASONS else ""
-        remedy = f"{room}the same command resumes from the last checkpoint"
+        remedy = f"{room}run the same command again (a run resumes from its last checkpoint)"
         if error.errno in _FORBIDDEN_ERRNOS:
             remedy = "choose a place that you can write to"
         raise StorageError(f"{path} can't be written ({reason}); {remedy}.") from error

@@ -111,5 +111,5 @@ def test_misuse(finished, tmp_path):
 def test_a_picture_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
     found = curves.compute([Series("a", [line(0, 0, 0.5)])])
     monkeypatch.setattr(style.os, "replace", disk_is_full)
-    with pytest.raises(StorageError, match="p.png can't be written .*; make room"):
+    with pytest.raises(StorageError, match="p.png can't be written .*; make room, then run the same command again"):
         curves.draw(found, tmp_path / "p.png", "")
