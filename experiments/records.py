@@ -1,7 +1,6 @@
 """Records: configuration, evaluations and summary of a run, from its directory or from a packed one.
 
-A packed run is a run directory without checkpoints in an .tar.xz file: config.json, metrics.jsonl, summary.json, and
-SHA256SUMS with their checksums.
+A packed run is a .tar.xz file of the run's config.json, metrics.jsonl and summary.json, and SHA256SUMS of these.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.files import SUMS, parse_json, read_bytes, read_verified, replace_bytes
+from fedwin.files import SUMS, parse_json, read_bytes, read_verified, replace_bytes, writing
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import FOLDERS, ConfigFile, read_config, verified_summary
 from fedwin.runs.metrics_log import Line, read_lines
@@ -114,11 +113,12 @@ def read(path: str | pathlib.Path) -> Record:
             # Not extractall, whose filter Python 3.11 before 3.11.4 lacks: files of the run alone, by their last names.
             for member in packed:
                 if member.isfile() and (file := packed.extractfile(member)) is not None:
-                    pathlib.Path(folder, pathlib.Path(member.name).name).write_bytes(file.read())
+                    with writing(folder):
+                        pathlib.Path(folder, pathlib.Path(member.name).name).write_bytes(file.read())
             parsed = lambda name: parse_json(read_verified(pathlib.Path(folder), name))
             summary = parsed(SUMMARY) if pathlib.Path(folder, SUMMARY).is_file() else None
             return Record(parsed(CONFIG), read_lines(pathlib.Path(folder, METRICS)), summary)
-    except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
+    except (FileNotFoundError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it.") from error
 
 
