@@ -75,6 +75,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         "client_init", algorithm.client_init, "(params, id) or (params, id, key)", "a client's state, () for none"
     )
     row = begin.trace(params, number, key)
+    part, lacks_stats = first, not tree.is_empty(stats)
     for phase in algorithm.phases:
         if phase.client is None:
             params, state, stats = _check_server_alone(phase, params, state, stats, number)
@@ -82,10 +83,12 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         sent = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(
             params, state
         )
-        update = _check_client(
-            client_part(phase), sent, lambda n: client_shapes(store, row, stats, n), row, stats, n_max
-        )
+        part = client_part(phase)
+        update = _check_client(part, sent, lambda n: client_shapes(store, row, stats, n), row, stats, n_max)
+        lacks_stats &= tree.is_empty(update.stats)
         _check_server(phase, params, state, update.message, number)
+    if lacks_stats:
+        raise part.error("returns no statistics, so that those of BatchNorm would never change")
     read = UserFunction("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
     evaluated = read.trace(Variables(params, stats), state)
     if not isinstance(evaluated, Variables):

@@ -133,7 +133,7 @@ def test_errors_are_found_without_compiling(monkeypatch):
         raise AssertionError("compiled")
 
     monkeypatch.setattr(jax, "jit", compiled)
-    refused("without the state", testing.check_algorithm, method(server=only_params))
+    refused("no statistics", testing.check_algorithm, method(lambda y, m, p, c: core.Update(m)))
 
 
 def test_functions_may_be_jitted_partial_and_keep_python_numbers():
