@@ -80,10 +80,8 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         if phase.client is None:
             params, state, stats = _check_server_alone(phase, params, state, stats, number)
             continue
-        sent = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(
-            params, state
-        )
-        part = client_part(phase)
+        sends = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive")
+        part, sent = client_part(phase), sends.trace(params, state)
         update = _check_client(part, sent, lambda n: client_shapes(store, row, stats, n), row, stats, n_max)
         lacks_stats &= tree.is_empty(update.stats)
         _check_server(phase, params, state, update.message, number)
@@ -140,7 +138,8 @@ def _check_server(phase: core.Phase, params, state, message, number) -> None:
         hint += ", and a mean is read by .value"
     if tree.is_empty(state):
         hint += "; the state is (), because core.algorithm was given no init"
-    _check_pair(part, part.trace(params, state, total, number, hint=hint), params, state)
+    for _ in range(2):  # the second time, a value that the first one has stored shows
+        _check_pair(part, part.trace(params, state, total, number, hint=hint), params, state)
 
 
 def _check_pair(part: UserFunction, returned, params, state) -> None:

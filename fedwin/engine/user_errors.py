@@ -48,14 +48,17 @@ class UserFunction(NamedTuple):
           hint: appended to the message if the function raises.
 
         Raises:
-          UserError: the function does not take this many arguments, or raises.
+          UserError: the function does not take this many arguments, raises, or uses a value of another trace.
         """
         keyless = isinstance(self.function, IgnoresKey)
         own = self.function.function if keyless else self.function
         if not _callable_with(own, len(args) - keyless):
             raise self.error(f"takes {inspect.signature(own)}")
+        anew = lambda *args: self.function(*args)  # jax would not trace the same function again
         try:
-            return jax.eval_shape(self.function, *args)
+            if any(isinstance(constant, jax.core.Tracer) for constant in jax.make_jaxpr(anew)(*args).consts):
+                raise UserError("a list, a dict or an attribute keeps a value between calls; return it as a state.")
+            return jax.eval_shape(anew, *args)
         except UserError as error:
             raise UserError(f"{self}: {error}") from error
         except Exception as error:
@@ -90,10 +93,8 @@ def _code(function: Callable) -> tuple[str, str | None]:
 def _callable_with(function: Callable, count: int) -> bool:
     try:
         inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:
-        return True  # a builtin without a signature
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # a builtin without a signature
     return True
 
 
