@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from fedwin import core, testing, tree
@@ -94,7 +95,8 @@ USER_ERRORS = {
         "my_client",
         ["reads padding", "message['x']", "c.size"],
     ),
-    "c.index": (method(lambda y, m, p, c: updated(y, m | {"x": 1 / len(c.index)})), "my_client", ["padding", "['x']"]),
+    "c.index": (method(lambda y, m, p, c: updated(y, m | {"x": 1 / len(c.index)})), "my_client", ["len(c.index)"]),
+    "np.random": (method(lambda y, m, p, c: updated(y, m | {"x": np.random.rand()})), "my_client", ["np.random"]),
     "c.slot": (method(lambda y, m, p, c: updated(y, m | {"x": 1.0 * c.slot})), "my_client", ["or c.slot", "['x']"]),
     "no statistics": (method(lambda y, m, p, c: core.Update(m)), "my_client", ["returns no statistics", "y.stats"]),
     "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
