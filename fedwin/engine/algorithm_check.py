@@ -69,11 +69,11 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     one_of("core.algorithm: weighting", algorithm.weighting, ("samples", "uniform"))
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
     params, stats = jax.eval_shape(lambda model: model, model)
-    first = UserFunction("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
+    takes = "(params, key), or (params) in core.algorithm,"
+    first = UserFunction("init", algorithm.init, takes, "the server's state, () for none")
     state = first.trace(params, key)
-    begin = UserFunction(
-        "client_init", algorithm.client_init, "(params, id) or (params, id, key)", "a client's state, () for none"
-    )
+    takes = "(params, id, key), or (params, id) in core.algorithm,"
+    begin = UserFunction("client_init", algorithm.client_init, takes, "a client's state, () for none")
     row = begin.trace(params, number, key)
     part, lacks_stats = first, not tree.is_empty(stats)
     for phase in algorithm.phases:

@@ -104,7 +104,7 @@ USER_ERRORS = {
     "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),
     "state's dtype": (method(server=becomes_float, init=counter), "becomes_float", ["int32[] from init", "float32[]"]),
     "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
-    "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "(params) or (params, key)"]),
+    "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "in core.algorithm"]),
     "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
     "client_model": (method(client_model=lambda model, row: tree.map(jnp.atleast_2d, model)), "lambda", ["the model"]),
     "a stored model": (method(server=lambda p, s, t, r, k=[]: (k.append(p) or k[0], s)), "lambda", ["between calls"]),
