@@ -67,6 +67,8 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
       UserError: names the function (name, file:line) and what it should return.
     """
     one_of("core.algorithm: weighting", algorithm.weighting, ("samples", "uniform"))
+    if not all(isinstance(phase, core.Phase) for phase in algorithm.phases):
+        raise UserError("core.Algorithm: phases must be a tuple of core.Phase; a tuple of one has a comma, (phase,).")
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
     params, stats = jax.eval_shape(lambda model: model, model)
     takes = "(params, key), or (params) in core.algorithm,"
@@ -74,8 +76,7 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     state = first.trace(params, key)
     takes = "(params, id, key), or (params, id) in core.algorithm,"
     begin = UserFunction("client_init", algorithm.client_init, takes, "a client's state, () for none")
-    row = begin.trace(params, number, key)
-    part, lacks_stats = first, not tree.is_empty(stats)
+    row, part, lacks_stats = begin.trace(params, number, key), begin, not tree.is_empty(stats)
     for phase in algorithm.phases:
         if phase.client is None:
             params, state, stats = _check_server_alone(phase, params, state, stats, number)

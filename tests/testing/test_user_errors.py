@@ -148,8 +148,8 @@ def test_functions_may_be_jitted_partial_and_keep_python_numbers():
         )
 
     testing.check_algorithm(builder, strategies=())
-    unknown = lambda setting, solve: builder(setting, solve)._replace(weighting="size")
-    refused("weighting=size must be one of samples, uniform", testing.check_algorithm, unknown)
+    for own, said in (({"weighting": "size"}, "weighting=size must be one of"), ({"phases": "a"}, "must be a tuple")):
+        refused(said, testing.check_algorithm, lambda *context, own=own: builder(*context)._replace(**own))
 
 
 def test_what_empty_places_of_a_cohort_compute_is_left_out():
