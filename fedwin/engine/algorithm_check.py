@@ -76,7 +76,8 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     state = first.trace(params, key)
     takes = "(params, id, key), or (params, id) in core.algorithm,"
     begin = UserFunction("client_init", algorithm.client_init, takes, "a client's state, () for none")
-    row, part, lacks_stats = begin.trace(params, number, key), begin, not tree.is_empty(stats)
+    row = begin.trace(params, number, key)
+    changes_stats = tree.is_empty(stats)
     for phase in algorithm.phases:
         if phase.client is None:
             params, state, stats = _check_server_alone(phase, params, state, stats, number)
@@ -84,9 +85,9 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         sends = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive")
         part, sent = client_part(phase), sends.trace(params, state)
         update = _check_client(part, sent, lambda n: client_shapes(store, row, stats, n), row, stats, n_max)
-        lacks_stats &= tree.is_empty(update.stats)
+        changes_stats |= not tree.is_empty(update.stats)
         _check_server(phase, params, state, update.message, number)
-    if lacks_stats:
+    if not changes_stats:
         raise part.error("returns no statistics, so that those of BatchNorm would never change")
     read = UserFunction("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
     evaluated = read.trace(Variables(params, stats), state)

@@ -56,9 +56,10 @@ class UserFunction(NamedTuple):
             raise self.error(f"takes {inspect.signature(own)}")
         anew = lambda *args: self.function(*args)  # jax would not trace the same function again
         try:
-            if any(isinstance(constant, jax.core.Tracer) for constant in jax.make_jaxpr(anew)(*args).consts):
+            traced, shapes = jax.make_jaxpr(anew, return_shape=True)(*args)
+            if any(isinstance(constant, jax.core.Tracer) for constant in traced.consts):
                 raise UserError("a list, a dict or an attribute keeps a value between calls; return it as a state.")
-            return jax.eval_shape(anew, *args)
+            return shapes
         except UserError as error:
             raise UserError(f"{self}: {error}") from error
         except Exception as error:
@@ -93,8 +94,10 @@ def _code(function: Callable) -> tuple[str, str | None]:
 def _callable_with(function: Callable, count: int) -> bool:
     try:
         inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError) as error:
-        return isinstance(error, ValueError)  # a builtin without a signature
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # a builtin without a signature
     return True
 
 

@@ -23,7 +23,6 @@ from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
 from fedwin.tree import PyTree
 
-GIB = 1 << 30
 # Copies of the parameters of a client in training: its model, the gradient, the step.
 COPIES_IN_TRAINING = 3
 # Copies of a small array in main memory while it is saved: the copy, orbax's buffer, the compressed data.
@@ -100,13 +99,9 @@ class Requirements:
         if needed > available:
             largest = max((part for part in parts if part in self.remedies), key=lambda part: parts[part])
             raise UserError(
-                f"{largest}: {_text(parts[largest])} of the {_text(needed)} of {resource} that this run needs, and "
-                f"{_text(available)} are available; {self.remedies[largest]}."
+                f"{largest}: {parts[largest] / 1e6:,.1f} of the {needed / 1e6:,.1f} MB of {resource} that this run "
+                f"needs, and {available / 1e6:,.1f} MB are available; {self.remedies[largest]}."
             )
-
-
-def _text(size: int) -> str:
-    return f"{size / GIB:,.1f} GiB" if size >= GIB else f"{size / 1e6:,.1f} MB"
 
 
 class WindowPlan(NamedTuple):

@@ -78,7 +78,7 @@ def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
     # Five clients are padded to three chunks of two; a message is a step and its weight.
     assert found.device["messages"] == 3 * 6 * (step + 4)
     large = dataclasses.replace(found, device=found.device | {"messages": 1 << 40})
-    words = "messages: 1,024.0 GiB of .*; lower --clients_per_round, set --aggregate=mean"
+    words = "messages: 1,099,511.6 of .*; lower --clients_per_round, set --aggregate=mean"
     refused(words, large.check_memory, Memory(1 << 34))
 
 

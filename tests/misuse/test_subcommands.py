@@ -19,7 +19,7 @@ COMPARE = [
     (f"{TWO}'fedavg '", "'fedavg' | share the directory | omit one"),
     (f"{TWO}'fedavg --num_rounds=abc'", "--num_rounds=abc | an integer"),
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),
-    (f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'", "observers | GiB | window=1000000000"),
+    (f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'", "observers | MB | window=1000000000"),
     (f"compare --methods=fedavg --out_dir={LONG_NAME}", "aaa is too long | check the arguments"),
     (f"{TWO}'fedavg --dataset=california_like --loss=mse --model=mlp'", "predict classes | compare them separately"),
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),

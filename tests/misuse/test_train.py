@@ -25,10 +25,10 @@ NUMBERS = [
 # Rejected by the estimate of memory alone.
 SIZES = [
     ("--batch_size=1000000000 --batching=repeat --local_epochs=3", "batch_size=1000000000 | 2,147,483,647 | smaller"),
-    ("--rounds_per_dispatch=2000000000", "cohorts | GiB | --rounds_per_dispatch=2000000000"),
-    ("--window=file --observe=wima:window=1000000000 --num_rounds=2000000000", "windows | GiB | disk space"),
+    ("--rounds_per_dispatch=2000000000", "cohorts | MB | --rounds_per_dispatch=2000000000"),
+    ("--window=file --observe=wima:window=1000000000 --num_rounds=2000000000", "windows | MB | disk space"),
     ("--algorithm=ghb:tau=1000000000", "tau=1000000000 | never start | num_rounds=3"),
-    ("--algorithm=ghb:tau=1000000000 --num_rounds=2000000000", "algorithm | GiB | ghb:tau=1000000000"),
+    ("--algorithm=ghb:tau=1000000000 --num_rounds=2000000000", "algorithm | MB | ghb:tau=1000000000"),
 ]
 CHOICES = [
     ("--process_id=0", "coordinator_address, num_processes and process_id go together | --distributed"),

@@ -106,7 +106,11 @@ USER_ERRORS = {
     "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
     "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "in core.algorithm"]),
     "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
-    "client_model": (method(client_model=lambda model, row: tree.map(jnp.atleast_2d, model)), "lambda", ["the model"]),
+    "client_model changes a shape": (
+        method(client_model=lambda model, row: tree.map(jnp.atleast_2d, model)),
+        "lambda",
+        ["changes the model"],
+    ),
     "a stored model": (method(server=lambda p, s, t, r, k=[]: (k.append(p) or k[0], s)), "lambda", ["between calls"]),
     "a stored step": (method(lambda y, m, p, c, k=[]: k.append(m) or updated(y, k[0])), "my_client", ["between calls"]),
     "setting.key": (with_key, "with_key", ["init(params, key)"]),
