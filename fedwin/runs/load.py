@@ -329,7 +329,7 @@ def client_models(
     checkpoint.
 
     Args:
-      directory: the run's directory, or a result of `load`.
+      directory: the run's directory, or a result of `load`, which has its own seed and round.
       clients: client ids without duplicates.
       seed, round: as for `load`.
       **objects: data_dir, dataset, model or imports, as for `load`.
@@ -338,9 +338,14 @@ def client_models(
       One model per client, in the order given; for a client that trains several, the last.
 
     Raises:
-      UserError: there is no such run, checkpoint or client.
+      UserError: there is no such run, checkpoint or client, or the result of `load` is of another seed or round.
     """
     trained = directory if isinstance(directory, TrainedModel) else load(directory, seed, round, **objects)
+    if seed not in (0, trained.seed) or round not in (None, trained.round):
+        raise UserError(
+            f"client_models: this result of load is of seed {trained.seed}, round {trained.round}; leave seed and "
+            f"round out, or load others."
+        )
     prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     ids = np.asarray(list(clients) if isinstance(clients, Iterable) else clients)
     known = ids.ndim == 1 and ids.dtype.kind in "iu" and np.isin(ids, np.arange(federation.num_clients)).all()
