@@ -56,13 +56,16 @@ def write(
     """Writes a .npz or .safetensors file atomically.
 
     Raises:
-      UserError: as for `check_target`.
+      UserError: as for `check_target`, or a .npz file for a type that NumPy's files have no name for, such as bfloat16.
       StorageError: the file can't be written.
     """
     path = check_target(path, overwrite)
     values = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in arrays.items()}
     text = json.dumps(metadata)
     if path.suffix == ".npz":
+        for name, value in values.items():
+            if value.dtype.kind == "V":
+                raise UserError(f"{path}: .npz files can't hold '{name}', which is {value.dtype}; write .safetensors.")
         stream = io.BytesIO()  # equal arrays give equal bytes
         np.savez(stream, **values, **{METADATA: np.array(text)})  # type: ignore[arg-type]
         content = stream.getvalue()

@@ -58,6 +58,8 @@ def test_other_programs_read_it(tmp_path):
 def test_targets_that_are_refused(name, words, tmp_path):
     (tmp_path / "a.npz").touch()
     refused(words, interchange.write, tmp_path / name, ARRAYS, {})
+    half = {"params.w": np.zeros(2, "bfloat16")}
+    refused(".npz files can't hold 'params.w', which is bfloat16", interchange.write, tmp_path / "b.npz", half, {})
     interchange.write(tmp_path / "a.npz", ARRAYS, {}, overwrite=True)
     assert interchange.read(tmp_path / "a.npz").arrays.keys() == ARRAYS.keys()
 
