@@ -140,14 +140,14 @@ def check_task(labels, task: str | None, where: str) -> str:
     """Returns the task of labels: 'classification' for [N], 'sequence' for [N, T], in which 0 is padding, or as given.
 
     Raises:
-      UserError: labels that do not fit the given task; without one, also a column, and rows of two values.
+      UserError: labels that do not fit the given task, or any task; without one, also a column, and rows of two values.
     """
     if task is not None:
         one_of(f"{where}: task", task, TASKS)
     remedy = "" if task == "sequence" else _remedy(labels)
-    if remedy or (task and (task == "sequence") != (labels.ndim > 1)):
+    if remedy or labels.ndim > 2 or (task and (task == "sequence") != (labels.ndim > 1)):
         raise UserError(
-            f"{where}: labels have shape {labels.shape}{remedy}; a sequence has [N, T] and task='sequence'."
+            f"{where}: labels have shape {labels.shape}{remedy}; a sequence has [N, T] and task='sequence', others [N]."
         )
     return task or TASKS[labels.ndim > 1]
 

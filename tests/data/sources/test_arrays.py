@@ -143,6 +143,7 @@ def test_labels_that_are_no_sequence_are_refused_on_every_path(tmp_path, labels,
 
 def test_a_task_has_labels_of_its_shape():
     x, y, tx, ty = arrays()
+    refused(r"shape \(6, 1, 2\); a sequence has", data.from_arrays, x, y[:, None, None] + [0, 1], tx, ty)
     refused(r"shape \(6,\); a sequence has", data.from_arrays, x, y, tx, ty, task="sequence")
     refused(r"shape \(6, 2\); a sequence has", data.from_arrays, x, y[:, None] + [0, 1], tx, ty, task="classification")
     refused("Did you mean 'sequence'", data.from_arrays, x, y, tx, ty, task="sequences")
