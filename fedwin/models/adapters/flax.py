@@ -101,6 +101,8 @@ def from_flax(
         whose width is num_classes.
       name: name of the model; None takes the class's.
       dtype: compute type of `Model.classifier`.
+      lower: whether fedwin.models.convolution computes its convolutions and max-pools.
+      input_dtype: dtype of the examples; jnp.int32 for tokens.
 
     Returns:
       A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
