@@ -268,7 +268,7 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
       >>> training.sizes.tolist(), validation.sizes.tolist()
       ([8, 4], [2, 1])
     """
-    if not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
+    if not isinstance(fraction, (int, float, np.floating)) or not 0 <= fraction < 1:
         raise UserError(f"val_fraction={fraction}; give a number from 0 up to, but not including, 1.")
     check_values("split_validation", NonNegativeInt, seed=seed)
     sizes = partition.sizes

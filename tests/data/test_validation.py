@@ -31,7 +31,8 @@ def test_validation_split_sizes_of_the_thesis():
     (train, val), (_, other) = (data.split_validation(part, 0.1, seed) for seed in (0, 1))
     assert (train.sizes == 450).all() and (val.sizes == 50).all() and other.order.tobytes() != val.order.tobytes()
     one = data.make_partition(balanced(10, 100), "iid", 1, 0)
-    assert data.split_validation(one, 0.29, 0)[1].sizes.tolist() == [29]
+    for fraction, held in ((0.29, 29), (np.float32(0.25), 25)):
+        assert data.split_validation(one, fraction, 0)[1].sizes.tolist() == [held]
     for fraction in (-0.1, 1.0):
         refused(f"val_fraction={fraction}", data.split_validation, one, fraction, 0)
 
