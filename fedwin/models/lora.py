@@ -123,6 +123,8 @@ def lora(
     classifier = tuple(model.classifier_path)
     if not classifier and "classifier" in (part, full):
         raise UserError(f"lora: the network '{model.name}' has no known classifier layer; name the layers in part=.")
+    if not isinstance(base, Variables):
+        raise UserError(f"lora: base is a {type(base).__name__}; give fedwin.core.Variables(params, stats).")
     given = _by_path(base.params)
     trained = [path for path in given if full == "classifier" and _below(path, classifier)]
     # Matrices of dense and recurrent layers, by their names in flax and haiku.

@@ -109,3 +109,4 @@ def test_what_cannot_be_adapted_is_one_line(network):
     words = "part=query has no dense layer .* are classifier, dense1; name some of these"
     refused(words, ADAPTATIONS.build, "lora:part=dense1-query", network, drawn(network))
     refused("rank=0 must be an integer", lora, network, drawn(network), rank=0)
+    refused("base is a dict; give fedwin.core.Variables", lora, network, drawn(network).params)
