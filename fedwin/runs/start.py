@@ -434,7 +434,7 @@ class _Fork:
 
 
 def _mismatch(name: str) -> UserError:
-    return UserError(f"fork_from: '{name}' does not match; fork into the same model and algorithm.")
+    return UserError(f"fork_from: '{name}' does not match; fork into the same model, algorithm and precision.")
 
 
 def _field(name: str) -> str:
