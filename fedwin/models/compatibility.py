@@ -31,8 +31,9 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
       label_shape: shape of one label, () or (T,) for sequences.
 
     Raises:
-      UserError: when it is not a Model, does not take such examples, does not return an Output with logits [B, C] (or
-        [B, T, C] for sequences), has fewer outputs than classes, or returns statistics of another structure.
+      UserError: when it is not a Model, has parameters that are whole numbers, does not take such examples, does not
+        return an Output with logits [B, C] (or [B, T, C] for sequences), has fewer outputs than classes, or returns
+        statistics of another structure.
     """
     if not all(hasattr(model, field) for field in Model._fields):
         raise UserError(
@@ -51,6 +52,8 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
         raise UserError(
             f"{owner}: init returns a {type(variables).__name__}; it must return fedwin.core.Variables(params, stats)."
         )
+    if not all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(variables.params)):
+        raise UserError(f"{owner}: init returns parameters that are not floating-point; leave other values out.")
     for train in (True, False):
         apply = lambda variables, batch, key: model.apply(variables, batch, key if train else None, train)
         who = owner if train else f"{owner}, in evaluation, where key is None,"

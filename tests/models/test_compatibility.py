@@ -52,6 +52,7 @@ def test_too_few_outputs_are_refused():
         (hand_made(shape=lambda y: y[:, 0]), r"logits of shape \(2,\) for 2 examples; the data need .* = \[2, 10\]"),
         (hand_made(wrap=lambda *out: out[0]), "must return fedwin.models.Output"),
         (hand_made(init=lambda key: Variables(jnp.zeros((7, 10)))), "does not take examples of shape"),
+        (hand_made(init=lambda key: Variables([jnp.zeros((64, 10)), 0])), "parameters that are not floating-point"),
         (hand_made(stats=jnp.zeros(3), new_stats=jnp.zeros(4)), "statistics unlike those of init"),
         (hand_made()._replace(apply=noisy), "in evaluation, where key is None, does not take"),
     ],
