@@ -82,9 +82,16 @@ class TrainedModel:
         return client_table(self.directory, self.seed, self.round)
 
     def logits(self, x: Any) -> jax.Array:
-        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
+        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them.
+
+        Raises:
+          UserError: the data set has uint8 images, which are divided by 255, and x consists of other whole numbers.
+        """
+        x, stored = jnp.asarray(x), self.prepared.dataset.train["x"].dtype
+        if stored == jnp.uint8 != x.dtype and not jnp.issubdtype(x.dtype, jnp.inexact):
+            raise UserError(f"logits: x is {x.dtype}, and the run's images are uint8, divided by 255; give uint8.")
         with jax_config.settings(self.prepared.config.precision):
-            return self.model.apply(self.variables, self.normalize({"x": jnp.asarray(x)}), None, False).logits
+            return self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
 
 
 def load(

@@ -84,6 +84,7 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: client_models(finished, "12"), "clients=12: give a list"),
         (lambda: client_models(load(finished), [0], seed=1), "load is of seed 0, round 12"),
         (lambda: client_models(load(finished), [0], round=8), "load is of seed 0, round 12"),
+        (lambda: load(finished).logits(np.zeros((1, 8, 8, 1), int)), "x is int32, .* give uint8"),
         (lambda: load(finished, round="4"), "round='4' must be an integer"),
     ):
         refused(words, call)
