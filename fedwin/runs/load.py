@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from fedwin.runs.checkpoint import Leaves, from_leaves, named_leaves, seed_check
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
-from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
+from fedwin.runs.prepare import PreparedRun, model_digest, prepare, seed_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +115,8 @@ def load(
       readout: 'model', or the name of another read-out such as 'wima50'.
       data_dir: folder of the data set's files; None: as in the run.
       dataset: the object that the run was given in place of a named data set.
-      model: the object that the run was given in place of a named network.
+      model: the object that the run was given in place of a named network; a warning says if it computes another
+        function.
       imports: modules and .py files of the run (--import), which its directory alone does not import.
 
     Raises:
@@ -258,6 +260,11 @@ def prepared_run(
         if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
+    recorded = config_file.identity.environment
+    with jax_config.settings(config.precision):
+        if model is not None and "model" in recorded and recorded["model"] != model_digest(prepared)["model"]:
+            other = "or another version of jax"
+            warnings.warn(f"{directory} had another object as model={config.model}, {other}", stacklevel=3)
     if any(config_file.identity.initial.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
         raise UserError(f"{directory} started from another model than init_from={init_from} is now; restore that one.")
     return prepared

@@ -4,14 +4,12 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from fedwin import engine, jax_config, multi_process, plugins
 from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, trackers
@@ -26,14 +24,14 @@ from fedwin.models.convolution import onednn
 from fedwin.registry import parse
 from fedwin.runs import directory as directories
 from fedwin.runs import signals
-from fedwin.runs.checkpoint import Checkpoints, checksum, named_leaves
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.choices import check_deadline, check_objects
 from fedwin.runs.config import Config
 from fedwin.runs.journal import DIVERGENCE, Journal, Summary, summarize
 from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.plan import Requirements, RunPlan
-from fedwin.runs.prepare import PreparedRun, prepare
+from fedwin.runs.prepare import PreparedRun, model_digest, prepare
 from fedwin.runs.program import Program
 from fedwin.runs.seeds import SeedRunner
 from fedwin.runs.start import accounted, check_fork, fork_round
@@ -255,18 +253,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
         check_deadline(config, prepared.setting.sampling)
         if config.fork_from:
             check_fork(config, prepared.start, prepared.setting.sampling)
-    return CheckedRun(plan, directory, config_file, imports, {} if model is None else _digest(prepared))
-
-
-def _digest(prepared: PreparedRun) -> dict[str, str]:
-    """Returns 'model' -> a hash of the operations of a network, and of the arrays that they contain."""
-    batch = {name: values[:1] for name, values in prepared.dataset.train.items()} | {"mask": np.ones(1, np.float32)}
-    model, key = prepared.model, jax.random.key(0)
-    output = lambda batch, key, train: model.apply(model.init(key), prepared.normalize(batch), key, train)
-    traced = [jax.make_jaxpr(output, static_argnums=2)(batch, key, train) for train in (True, False)]
-    inner = lambda eqn: [each for each in jax.tree.leaves(eqn.params) if hasattr(each, "consts")]
-    arrays: Callable = lambda jaxpr: [jaxpr.consts, *(arrays(each) for eqn in jaxpr.eqns for each in inner(eqn))]
-    return {"model": checksum(named_leaves([*map(arrays, traced)]), {"text": re.sub("0x[0-9a-f]+", "", str(traced))})}
+    return CheckedRun(plan, directory, config_file, imports, {} if model is None else model_digest(prepared))
 
 
 class DryRun(NamedTuple):

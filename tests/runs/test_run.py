@@ -166,6 +166,9 @@ def test_objects_take_the_place_of_names(tmp_path):
     assert lines(tmp_path / "mine")[-1]["round"] == 4 and prints == [known["fingerprint"]] * 2
     for other in (model(scaled(3)), model(nn.tanh)):
         refused("had another object as model=line; use", fedwin.run, mine, quiet=True, dataset=dataset, model=other)
+        with pytest.warns(UserWarning, match="had another object as model=line, or"):
+            fedwin.load(mine.out_dir, dataset=dataset, model=other)
+    fedwin.load(mine.out_dir, dataset=dataset, model=model(scaled(2)))
 
 
 @pytest.mark.slow
