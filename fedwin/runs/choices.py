@@ -66,6 +66,8 @@ def check_objects(config: object, dataset: object, model: object) -> None:
             f"network in Config(model=...)."
         )
     config.check()
+    if model is not None and config.precision == "bfloat16":
+        raise UserError("precision=bfloat16 does not reach a model that is an object; set the dtype of its layers.")
 
 
 def _type_name(value: object) -> str:

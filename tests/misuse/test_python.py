@@ -117,6 +117,10 @@ CASES = {
     "a large seed": (lambda: fedwin.check(Config(**(BASE | {"seeds": [2**70]}))), "seeds: '11805916207"),
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
+    "a type of an object": (
+        lambda: fedwin.check(Config(**BASE, precision="bfloat16"), model=models.from_flax(Network(), (8, 8, 1))),
+        "precision=bfloat16 does not reach | dtype of its layers",
+    ),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
     "a shift that is none": (own("client_shift", None), "client shift 'own' | must return Shift, not NoneType"),
     "work that is none": (own("local_work", None), "local work 'own' | must return a function"),
