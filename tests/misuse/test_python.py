@@ -96,6 +96,7 @@ CASES = {
     "no training example": (arrays(X[:0], Y[:0]), "no training example"),
     "ragged": (arrays([[1, 2], [3]]), "same shape"),
     "unscaled images": (arrays(X.astype(np.int64), test_x=X.astype(np.int64)), "images are int64 | uint8"),
+    "unscaled mean": (arrays(X.astype(np.uint8), test_x=X.astype(np.uint8), mean=127.5, std=127.5), "x / 255"),
     "no y": (lambda: data.from_fedjax(*2 * [fedjax.InMemoryFederatedData({b"a": {"x": X}})]), "features | y"),
     "load None": (lambda: data.load(None), "dataset=None | text"),
     "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
