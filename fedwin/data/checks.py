@@ -119,8 +119,8 @@ def check_scaling(dataset: Dataset) -> None:
     """Checks a data set's `mean` and `std`.
 
     Raises:
-      UserError: not one finite number per channel, a deviation that is not positive, a mean above 1 of uint8 images, or
-        only one of the two.
+      UserError: not one finite number per channel, a deviation that is not positive, a mean of tokens, one above 1 of
+        uint8 images, or only one of the two.
     """
     name, channels = dataset.name, dataset.train["x"].shape[-1]
     given = {what: value for what in ("mean", "std") if (value := getattr(dataset, what)) is not None}
@@ -135,7 +135,10 @@ def check_scaling(dataset: Dataset) -> None:
             raise UserError(f"data set '{name}': {what}={value!r} must be {channels} {kind} numbers, one per channel.")
     if len(given) == 1:
         raise UserError(f"data set '{name}': {next(iter(given))} is given alone; give mean and std, or neither.")
-    if given and dataset.train["x"].dtype == np.uint8 and np.max(given["mean"]) > 1:
+    dtype = dataset.train["x"].dtype
+    if given and dtype != np.uint8 and not np.issubdtype(dtype, np.floating):
+        raise UserError(f"data set '{name}': mean and std do not apply to {dtype} tokens; give 'x' as floating point.")
+    if given and dtype == np.uint8 and np.max(given["mean"]) > 1:
         raise UserError(f"data set '{name}': mean={dataset.mean!r} is above 1; give that of x / 255, since x is uint8.")
 
 

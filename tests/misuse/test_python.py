@@ -97,6 +97,7 @@ CASES = {
     "ragged": (arrays([[1, 2], [3]]), "same shape"),
     "unscaled images": (arrays(X.astype(np.int64), test_x=X.astype(np.int64)), "images are int64 | uint8"),
     "unscaled mean": (arrays(X.astype(np.uint8), test_x=X.astype(np.uint8), mean=127.5, std=127.5), "x / 255"),
+    "mean of counts": (arrays(X[:, 0, :, 0].astype(int), test_x=X[:, 0, :, 0].astype(int), mean=0, std=1), "tokens"),
     "no y": (lambda: data.from_fedjax(*2 * [fedjax.InMemoryFederatedData({b"a": {"x": X}})]), "features | y"),
     "load None": (lambda: data.load(None), "dataset=None | text"),
     "a short tail": (lambda: data.make_partition(DIGITS, "iid", 20, 0, imbalance=0.5), "imbalance=0.5 | >= 1"),
