@@ -89,8 +89,11 @@ class TrainedModel:
           UserError: the data set has uint8 images, which are divided by 255, and x consists of other whole numbers.
         """
         x, stored = jnp.asarray(x), self.prepared.dataset.train["x"].dtype
-        if stored == jnp.uint8 != x.dtype and not jnp.issubdtype(x.dtype, jnp.inexact):
-            raise UserError(f"logits: x is {x.dtype}, and the run's images are uint8, divided by 255; give uint8.")
+        if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.inexact):
+            if stored == jnp.uint8:
+                raise UserError(f"logits: x is {x.dtype}, and the run's images are uint8, divided by 255; give uint8.")
+            if jnp.issubdtype(stored, jnp.inexact):  # whole numbers would be tokens, which are not normalized
+                x = x.astype(jnp.float32)
         with jax_config.settings(self.prepared.config.precision):
             return self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
 

@@ -93,7 +93,12 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
 def arrays(seed):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(120, 8, 8, 1)).astype(np.float32), np.arange(120, dtype=np.int32) % 10
-    return data.from_arrays(x[:80], y[:80], x[80:], y[80:])
+    return data.from_arrays(x[:80], y[:80], x[80:], y[80:], mean=0.5, std=2)
+
+
+def test_whole_numbers_are_normalized_like_floating_point(own_data):
+    x, trained = np.full((1, 8, 8, 1), 3), load(own_data, dataset=arrays(0))
+    np.testing.assert_array_equal(trained.logits(x), trained.logits(x.astype(float)))
 
 
 def test_other_data_of_the_same_shape_is_refused(own_data):
