@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedwin import tree
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt
@@ -129,7 +130,7 @@ def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[in
 def normalizer(mean, std, augmentation: Augmentation = NONE) -> Callable:
     """Returns the preparation of batches in evaluation, batch -> batch: the augmentation's crop, then normalization.
 
-        x <- (x / 255 - mean) / std       per channel, in float32; x is divided by 255 only if it is uint8
+        x <- (x / 255 - mean) / std       per channel, in at least float32; x is divided by 255 only if it is uint8
 
     Integers other than uint8 (tokens) are not normalized.
 
@@ -146,6 +147,7 @@ def _normalize(x, mean, std):
     if x.dtype == jnp.uint8:
         x = x.astype(jnp.float32) / 255
     if mean is not None:
+        x = tree.at_least_float32(x)
         x = (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)
     return x
 

@@ -66,6 +66,7 @@ def test_tokens_and_floats_are_left_or_scaled():
     assert augment.normalizer((0.5,), (0.5,))({"x": tokens, "y": 1})["x"] is tokens
     assert augment.output_shape(AUGMENTATIONS.build("none"), (20,)) == (20,)
     np.testing.assert_allclose(augment.normalizer((1.0,), (2.0,))({"x": jnp.ones((1, 2, 2, 1)) * 3})["x"], 1.0)
+    assert augment.normalizer((0.0,), (1e-9,))({"x": jnp.ones((1, 1), jnp.float16)})["x"][0, 0] == 1e9  # not in float16
 
 
 @pytest.mark.parametrize(
