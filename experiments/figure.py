@@ -49,7 +49,7 @@ from .figures import (
     sweeps,
     targets,
 )
-from .records import config_of
+from .records import config_of, read
 
 ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
@@ -237,12 +237,12 @@ def _staleness(arguments: Runs, options: Any) -> Answer:
     if len(arguments) != 1:
         raise UserError(f"staleness: {len(arguments)} runs; name one.")
     (directory,) = _directories(arguments, ()).values()
-    config_of(directory)
+    trained = max((line["round"] for line in read(directory).lines if line["seed"] == options.seed), default=0)
+    if not trained:
+        raise UserError(f"seed={options.seed}: {directory} has no evaluation of this seed after a round.")
     prepared = prepared_run(directory, data_dir=options.data_dir)
     config, ids = prepared.config, _numbers("clients", options.clients)
-    if options.seed not in config.seeds:
-        raise UserError(f"seed={options.seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
-    result = staleness.compute(prepared.setting.sampling, options.seed, config.num_rounds, ids)
+    result = staleness.compute(prepared.setting.sampling, options.seed, trained, ids)
     return result, f"{config.algorithm}, {config.asynchronous}, {config.clock}"
 
 
