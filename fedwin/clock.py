@@ -104,7 +104,7 @@ def bandwidth(
       compute: seconds per local step; for a method with two gradients per step, twice FedAvg's.
       latency: seconds per trip from server to client and back.
       spread: standard deviation of the logarithm of a client's network and processor speed, drawn once per client.
-      timeout: minimum seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round that waits for a client that does not answer (--dropout), without --deadline.
 
     Example:
       >>> load = Load(np.array([5, 10]), down=2_000, up=1_000)
@@ -127,7 +127,7 @@ def file(*, path: str, latency: NonNegative = 0.0, timeout: NonNegative = 0.0) -
     Args:
       path: file with the header client,up,down,compute and a line per client: bytes/s, bytes/s, seconds per local step.
       latency: seconds per trip from server to client and back.
-      timeout: minimum seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round that waits for a client that does not answer (--dropout), without --deadline.
 
     Example:
       >>> import tempfile
@@ -157,7 +157,7 @@ def exponential(*, mean: Positive = 1.0, timeout: NonNegative = 0.0) -> Clock:
 
     Args:
       mean: mean seconds of a client.
-      timeout: minimum seconds of a round in which a client does not answer (--dropout).
+      timeout: minimum seconds of a round that waits for a client that does not answer (--dropout), without --deadline.
 
     Example:
       >>> load = Load(np.ones(2000), 1, 1, round=3)
