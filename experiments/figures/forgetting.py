@@ -39,7 +39,7 @@ def compute(
       clients: clients that train; by default up to ten of the round after the checkpoint.
 
     Raises:
-      UserError: a run without that checkpoint, fewer than two clients, or one without examples.
+      UserError: a run without that checkpoint or one model for all clients, or fewer than two clients with examples.
     """
     for directory in runs.values():
         rounds_of(directory, seed)
@@ -54,14 +54,15 @@ def compute(
 @probing.in_precision
 def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     """Returns the accuracy and forgetting matrices of a run."""
+    if own := [text for text in trained.prepared.config.wrap if text.startswith("local")]:
+        raise UserError(f"forgetting: with wrap={own[0]}, clients start from different models; name other runs.")
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
     # Some methods evaluate another model than clients receive.
     models = [trained.received, *client_models(trained, clients)]
     rows = [part.client(client) for client in clients]
-    empty = [client for client, own in zip(clients, rows) if not len(own)]
-    if empty:
+    if empty := [client for client, own in zip(clients, rows) if not len(own)]:
         raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
     examples = probing.of_clients(trained, clients, held_out=held_out is not None)
     right = np.argmax(probing.logits(trained, models, examples["x"]), -1) == examples["y"]
@@ -115,5 +116,4 @@ def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colors: str, 
     axis.tick_params(length=0, labelsize=7)
     axis.spines[:].set_visible(False)
     axis.set(xlabel="data of client\n(last: mean over the others')", ylabel="model of client")
-    label = "change of accuracy" if low < 0 else "accuracy"
-    figure.colorbar(shown, ax=axis, shrink=0.85, label=label)
+    figure.colorbar(shown, ax=axis, shrink=0.85, label="change of accuracy" if low < 0 else "accuracy")

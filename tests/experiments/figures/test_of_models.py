@@ -90,21 +90,21 @@ def test_factors_add_up_and_locality_is_that_of_the_clients_mean(finished, tmp_p
 @pytest.mark.slow
 def test_forgetting_is_of_direct_evaluations(finished, tmp_path):
     found = forgetting.compute({"fedavg": finished}, round=3, clients=[0, 6, 2])
-    (run,) = found["runs"]
+    trained, (run,) = load(finished, round=3), found["runs"]
     assert found["clients"] == [0, 6, 2] and run["on"] == "held-out" and run["round"] == 3
-    trained = load(finished, round=3)
     federation = trained.prepared.federations[0]
     for row, model in enumerate([trained.variables, *client_models(trained, [0, 6, 2])]):
         for column, client in enumerate([0, 6, 2]):
             rows = federation.validation.client(client)
             x = trained.normalize({"x": federation.dataset.train["x"][rows]})
             right = trained.model.apply(model, x, None, False).logits.argmax(-1) == federation.dataset.train["y"][rows]
-            accuracy = run["after"][row - 1][column] if row else run["before"][column]
-            assert accuracy == pytest.approx(float(right.mean()))
+            assert [run["before"], *run["after"]][row][column] == pytest.approx(float(right.mean()))
     np.testing.assert_allclose(run["forgetting"], np.array(run["before"]) - run["after"], atol=1e-12)
     drawn(found, tmp_path)
     titles = [axis.get_title().split("\n") for axis in forgetting.draw(found, None, "").axes]
     assert max(map(len, sum(titles, []))) <= 35  # of panels of three clients
+    local = dataclasses.replace(trained.prepared, config=dataclasses.replace(trained.prepared.config, wrap=["local"]))
+    refused(["wrap=local", "different"], forgetting._of, dataclasses.replace(trained, prepared=local), [0, 6])
 
 
 def test_the_next_rounds_cohort_by_default(finished):
