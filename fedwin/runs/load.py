@@ -83,17 +83,11 @@ class TrainedModel:
         return client_table(self.directory, self.seed, self.round)
 
     def logits(self, x: Any) -> jax.Array:
-        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them.
-
-        Raises:
-          UserError: the data set has uint8 images, which are divided by 255, and x consists of other whole numbers.
-        """
-        x, stored = jnp.asarray(x), self.prepared.dataset.train["x"].dtype
-        if x.dtype != jnp.uint8 and not jnp.issubdtype(x.dtype, jnp.inexact):
-            if stored == jnp.uint8:
-                raise UserError(f"logits: x is {x.dtype}, and the run's images are uint8, divided by 255; give uint8.")
-            if jnp.issubdtype(stored, jnp.inexact):  # whole numbers would be tokens, which are not normalized
-                x = x.astype(jnp.float32)
+        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
+        x = jnp.asarray(x)
+        # The dtype decides how x is normalized: uint8 is divided by 255, other whole numbers are tokens.
+        if jnp.issubdtype(x.dtype, jnp.integer):
+            x = x.astype(self.prepared.dataset.train["x"].dtype)
         with jax_config.settings(self.prepared.config.precision):
             return self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
 

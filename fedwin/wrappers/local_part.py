@@ -100,7 +100,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
         step = core.mean_step_of(update.message)
         if step is None or len(jax.tree.leaves(update.message)) > len(jax.tree.leaves(step)):
             raise UserError(
-                "local: clients of this algorithm send more than their mean step, so the part would not stay "
+                "local: clients of this algorithm send other messages than their mean step, so the part would not stay "
                 "local; omit --wrap=local."
             )
         step_of("local", update.message, whole=True)

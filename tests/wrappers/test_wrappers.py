@@ -211,7 +211,7 @@ topk:share=0.5          | feddyn    | topk: .* computes 'moved'
 topk:share=0.5          | diloco:fragments=2 | topk: clients of this algorithm send a part
 quantize                | feddyn    | quantize: the server of this algorithm computes 'moved'
 quantize                | fedgloss  | quantize: the server of this algorithm computes 'moved'
-local:part=classifier   | scaffold  | local: .* send more than their mean step
+local:part=classifier   | scaffold  | local: .* send other messages than their mean step
 local:part=classifier   | mime      | local needs .* one round trip
 local:part=classifier   | diloco:fragments=2 | local: clients of this algorithm send a part
 local:part=norm         | fedavg    | local: part=norm: the model has no normalization layers
