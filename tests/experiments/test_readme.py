@@ -21,7 +21,7 @@ TEXT = readme.README.read_text()
 PAGES = {path: path.read_text() for path in sorted([readme.README, *readme.GUIDE.glob("*.md")])}
 MOST_LINES = 150
 # Page -> table whose numbers it has, and their rows, columns and variants: accuracies, or losses of three decimals.
-METHODS = "fedavg scaffold_m fedhbm ghb fedmuon fedacg mime adabest scaffold"
+METHODS = "fedavg scaffold_m fedhbm ghb fedmuon fedacg adabest_average mime scaffold"
 COPIED = {
     "README.md": ("survey_table3", METHODS, "alpha0", "base wima100"),
     "diloco.md": ("survey_table4", "base wima10 ema decay", "nesterov nesterov_h5 nesterov_h100 mean", "base"),
