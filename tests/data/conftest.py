@@ -1,6 +1,10 @@
 """Isolates the data tests from the user's caches, and lets them read files that are not the originals."""
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("quick", max_examples=25, deadline=None)
+hypothesis.settings.load_profile("quick")
 
 
 def pytest_itemcollected(item):

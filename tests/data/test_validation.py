@@ -6,17 +6,14 @@ import pickle
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedwin import data
 from tests.data.files import balanced, refused
 
-QUICK = settings(max_examples=25, deadline=None)
-
 
 @given(fraction=st.floats(0, 0.99), clients=st.integers(1, 10), seed=st.integers(0, 9))
-@QUICK
 def test_validation_split_keeps_every_example_once(fraction, clients, seed):
     part = data.make_partition(balanced(10, 100), "iid", clients, 0)
     train, val = data.split_validation(part, fraction, seed)

@@ -4,15 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedwin import data
 from fedwin.data.partitions import fill
 from tests.data.files import balanced, labeled
-
-QUICK = settings(max_examples=25, deadline=None)
-
 
 # Classes per client and share of the top class of reference simulations, CIFAR-10 sizes, 100 clients.
 SHARES = {
@@ -76,7 +73,6 @@ def test_quantile_bins_stand_for_the_classes_of_a_number(text):
     clients=st.integers(1, 12),
     labels=st.lists(st.integers(0, 4), min_size=12, max_size=90),
 )
-@QUICK
 def test_dirichlet_fills_every_client(order, alpha, clients, labels):
     part = data.make_partition(labeled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
     assert (part.sizes == len(labels) // clients).all()

@@ -6,14 +6,12 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedwin import data
 from fedwin.data.dataset import Partition
 from tests.data.files import balanced, labeled, refused
-
-QUICK = settings(max_examples=25, deadline=None)
 
 
 def tree_set(labels) -> data.Dataset:
@@ -43,7 +41,6 @@ EVERY = {
 @given(
     labels=st.lists(st.integers(0, 9), min_size=60, max_size=200), clients=st.integers(1, 9), seed=st.integers(0, 99)
 )
-@QUICK
 def test_every_partition_deals_each_example_at_most_once(text, labels, clients, seed):
     labels = [*range(10), *labels] if text.startswith("power_law") else labels  # refuses a class that has none
     dataset = tree_set(labels)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import partition as partition_binary
@@ -12,11 +12,8 @@ from fedwin import data
 from fedwin.data.dataset import Partition
 from tests.data.files import balanced, labeled, refused
 
-QUICK = settings(max_examples=25, deadline=None)
-
 
 @given(n=st.integers(1, 300), clients=st.integers(1, 20), equal=st.booleans())
-@QUICK
 def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
     dataset = labeled(np.zeros(n), 1)
     if clients > n:
@@ -28,7 +25,6 @@ def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
 
 
 @given(s=st.integers(1, 4), clients=st.integers(1, 12), labels=st.lists(st.integers(0, 9), min_size=48, max_size=150))
-@QUICK
 def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
     part = data.make_partition(labeled(labels, 10), f"shards:per_client={s}", clients, 0)
     size = len(labels) // (clients * s)
@@ -40,7 +36,6 @@ def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
 
 
 @given(s=st.integers(1, 6), clients=st.integers(6, 20))
-@QUICK
 def test_quantity_gives_exactly_s_classes(s, clients):
     part = data.make_partition(balanced(6, 600), f"quantity:classes={s}", clients, 0)
     assert ((part.report["histogram"] > 0).sum(1) == s).all()
@@ -80,7 +75,6 @@ def test_the_usual_federation_has_the_published_spread():
 @given(
     alpha=st.floats(0.05, 50), clients=st.integers(2, 8), labels=st.lists(st.integers(0, 4), min_size=100, max_size=300)
 )
-@QUICK
 def test_yurochkin_deals_everything_under_its_bounds(alpha, clients, labels):
     least = 3 if alpha >= 0.5 else 0  # with a smaller alpha a split with three each may not be found
     part = data.make_partition(labeled(labels, 5), f"yurochkin:{alpha=},min_size={least}", clients, 0, allow_empty=True)
