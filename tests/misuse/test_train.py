@@ -11,7 +11,7 @@ BASE = (
 ).split()
 
 # Command line | what the line says. Ranges: tests/test_registry.py and tests/runs/test_config.py.
-NUMBERS = [
+REFUSED = [
     ("--model=cnn --augment=crop_flip:padding=100", "padding=100 | 8 x 8 | below 8"),
     ("--lr_schedule=cosine --lr_decay=0.1", "lr_schedule=cosine | lr_decay=0.1 | keep one"),
     ("--local_steps=5 --local_epochs=1", "--local_epochs has no effect beside --local_steps"),
@@ -21,16 +21,13 @@ NUMBERS = [
     ("--num_clients=20.5", "--num_clients=20.5 | an integer"),
     ("--num_clients=1000000000", "1000000000 clients | fewer clients"),
     ("--seeds=", "seeds | at least one | --seeds=0,1,2"),
-]
-# Rejected by the estimate of memory alone.
-SIZES = [
+    # Rejected by the estimate of memory alone.
     ("--batch_size=1000000000 --batching=repeat --local_epochs=3", "batch_size=1000000000 | 2,147,483,647 | smaller"),
     ("--rounds_per_dispatch=2000000000", "cohorts | MB | --rounds_per_dispatch=2000000000"),
     ("--window=file --observe=wima:window=1000000000 --num_rounds=2000000000", "windows | MB | disk space"),
     ("--algorithm=ghb:tau=1000000000", "tau=1000000000 | never start | num_rounds=3"),
     ("--algorithm=ghb:tau=1000000000 --num_rounds=2000000000", "algorithm | MB | ghb:tau=1000000000"),
-]
-CHOICES = [
+    # Choices that do not go together, or with the run.
     ("--process_id=0", "coordinator_address, num_processes and process_id go together | --distributed"),
     ("--num_processes=2 --process_id=0 --coordinator_address=node0", "coordinator_address=node0 | HOST:PORT"),
     ("--num_processes=2 --process_id=2 --coordinator_address=node0:1234", "process_id=2 | from 0 to 1"),
@@ -42,8 +39,7 @@ CHOICES = [
     ("--strategy=chunkd", "strategy=chunkd must be one of | 'chunked'"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),
     ("--dataset=shakespeare_leaf_synthetic --model=transformer", "(2, 80, 80) | --model=transformer:predict=last"),
-]
-WORDS = [
+    # Unknown or unreadable words.
     ("--lr=0.1", "unknown flag --lr | 'client_lr' | --help"),
     ("--seed=3", "unknown flag --seed. Did you mean 'seeds'?"),
     ("--epochs=3", "unknown flag --epochs. Did you mean 'local_epochs'?"),
@@ -56,12 +52,9 @@ WORDS = [
     ("--dataset=\udcff", r"\udcff | encoding | rename it | LC_ALL=C.UTF-8"),
     ("--algorithm", "Missing value for flag --algorithm"),
     ("--noshuffle=1", "takes no value"),
-]
-FLAGFILES = [
+    # Files and folders.
     ("--flagfile=latin.flags", "latin.flags | not UTF-8 | save it as UTF-8"),
     (f"--flagfile={LONG_NAME}", "neither a file nor a preset"),
-]
-FOLDERS = [
     ("--out_dir=folder", "folder/config.json | Is a directory | --out_dir"),
     ("--out_dir=fieldless", "fieldless/config.json | not a run's configuration"),
     ("--out_dir=strangers", "out_dir=strangers | other files | --out_dir"),
@@ -72,9 +65,8 @@ FOLDERS = [
     ("--init_from=gone@1:part=head", "part=head | all, classifier, features"),
     ("--init_from=gone@1", "gone/checkpoints | No such file | check the path"),
     ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),
-]
-DATA = [("--partition=csv:path=columns.csv", "columns.csv | user_id is missing")]
-CODE = [
+    ("--partition=csv:path=columns.csv", "columns.csv | user_id is missing"),
+    # The user's code.
     ("--import=own/leaves.py", "leaves.py | SystemExit"),
     (f"--import={LONG_NAME}.py", "no such file"),
     (f"--import={LONG_NAME}", "no module of this name"),
@@ -83,8 +75,6 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "line, said", [*NUMBERS, *SIZES, *CHOICES, *WORDS, *FLAGFILES, *FOLDERS, *DATA, *CODE], ids=lambda v: v[:40]
-)
+@pytest.mark.parametrize("line, said", REFUSED, ids=lambda v: v[:40])
 def test_what_cannot_be_trained_is_refused(line, said, refused):
     refused(said, *BASE, *shlex.split(line))
