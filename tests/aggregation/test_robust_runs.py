@@ -10,7 +10,6 @@ import pytest
 
 import fedwin
 from fedwin.engine.strategy import Strategy
-from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.directory import set_fields
 from fedwin.runs.machine import Memory
@@ -18,7 +17,7 @@ from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_outcome, interrupted
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import leaves, lines, run_in, small
 
 SMALL = small(
     num_clients=12,
@@ -27,10 +26,6 @@ SMALL = small(
     attack="sign_flip:clients=0.25,scale=3",
     observe=["wima:window=3"],
 )
-
-
-def final(directory, seed=0):
-    return seed_checkpoints(directory, seed).latest()[0]
 
 
 @pytest.mark.slow
@@ -57,8 +52,8 @@ def test_vmapped_seeds_have_their_own_attackers(tmp_path, partition_seed):
     run_in(config, alone)
     run_in(config, together, seeds_at_once=2)
     for seed in (0, 1):
-        for name, value in final(alone, seed).items():
-            np.testing.assert_allclose(value, final(together, seed)[name], rtol=1e-4, atol=1e-5)
+        for name, value in leaves(alone, 6, seed).items():
+            np.testing.assert_allclose(value, leaves(together, 6, seed)[name], rtol=1e-4, atol=1e-5)
     recorded = json.loads((alone / "config.json").read_text())["attackers"]
     assert recorded["0"] != recorded["1"]
 

@@ -8,11 +8,10 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from tests.experiments.test_launching import table
-from tests.runs.disturbance import ROOT, free_port, outcome
+from tests.runs.disturbance import ROOT, assert_same_outcome, free_port
 
 pytestmark = pytest.mark.slow
 SLURM = ROOT / "experiments" / "tools" / "slurm.sh"
@@ -52,9 +51,7 @@ def check(tmp_path_factory):
     def check(folder):
         assert table(folder) == table(whole) and len(table(whole)) == 4
         for path in whole.glob("client_lr_*"):
-            (theirs, *others), (mine, *rest) = outcome(path), outcome(folder / path.name)
-            assert rest == others and mine.keys() == theirs.keys()
-            assert all(np.array_equal(mine[leaf], theirs[leaf]) for leaf in mine)
+            assert_same_outcome(folder / path.name, path)
 
     return check
 
