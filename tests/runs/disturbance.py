@@ -90,11 +90,11 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def started(flags, directory, stdout=subprocess.DEVNULL) -> subprocess.Popen:
-    """Starts `fedwin train` with two devices."""
+def started(flags, directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, devices=2) -> subprocess.Popen:
+    """Starts `fedwin train` on some devices of the CPU."""
     command = [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=stderr, text=True)
 
 
 def flags_of(setting: dict) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.runs.disturbance import ROOT, interrupted
+from tests.runs.disturbance import interrupted, started
 
 # 100 clients with 3.9 MB each.
 FLAGS = (
@@ -22,13 +22,7 @@ def peak(directory, devices: int, *more: str) -> tuple[int, str]:
     """Returns the peak resident set of a run in a separate process, in bytes, and its output."""
     log = directory.with_suffix(".txt")
     with open(log, "w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "experiments.train", *FLAGS, f"--out_dir={directory}", *more],
-            cwd=ROOT,
-            env=os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
+        process = started([*FLAGS, *more], directory, stdout=file, stderr=subprocess.STDOUT, devices=devices)
         _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, log.read_text()
     return usage.ru_maxrss * 1024, log.read_text()
