@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 
+import jax.numpy as jnp
 import numpy as np
 
 from fedwin import testing
@@ -16,6 +17,11 @@ def load(name: str, folder: pathlib.Path = FOLDER) -> dict:
     """Reads folder/name (by default of FEDWIN_GOLDEN_DIR), or tests/golden/name where that folder has no such file."""
     path = folder / name
     return json.loads((path if path.exists() else HERE / name).read_text())
+
+
+def array(x):
+    """The numbers of a file in the precision of a test."""
+    return jnp.asarray(x, float)
 
 
 def problem_a(meta: dict, **changes) -> testing.Problem:

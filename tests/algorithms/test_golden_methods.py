@@ -9,15 +9,12 @@ import pytest
 from fedwin import core, local, losses, testing, wrappers
 from fedwin.algorithms.fedsam import perturbation
 from tests import golden_problems as golden
+from tests.golden_problems import array
 from tests.problems import built
 
 pytestmark = pytest.mark.usefixtures("precision")
 
 DATA = golden.load("golden_ima_wsm.json")
-
-
-def array(x):
-    return jnp.asarray(x, float)
 
 
 def quick(function, *args):

@@ -32,9 +32,9 @@ def build(p, key, hparams, extras=()):
     return p.build(name, **(IMPLIED.get(key, {}) | given))
 
 
-def problem(letter):
+def problem(letter, **changes):
     meta = DATA[f"problem_{letter}"]
-    return (golden.problem_a if letter == "A" else golden.problem_b)(meta), meta["rounds"]
+    return (golden.problem_a if letter == "A" else golden.problem_b)(meta, **changes), meta["rounds"]
 
 
 def models(runs, read=lambda run: run.params):
@@ -114,9 +114,7 @@ def test_golden_wima(base, checked):
 def test_golden_swa(phase, checked):
     entry = DATA["golden_swa"]
     expected = entry[phase]
-    letter = entry["problem"]
-    meta = DATA[f"problem_{letter}"]
-    p = (golden.problem_a if letter == "A" else golden.problem_b)(meta, lr=entry["lr1"], num_rounds=entry["rounds"])
+    p, _ = problem(entry["problem"], lr=entry["lr1"], num_rounds=entry["rounds"])
     text = f"swa:start={entry['start']},cycle={entry['cycle']},phase={phase},second_lr={entry['lr2']}"
     wrapper = wrappers.WRAPPERS.build(text, p.setting)
     algorithm = p.build("fedavg", wrapper)

@@ -6,14 +6,11 @@ import numpy as np
 
 from fedwin.core import Variables
 from tests import golden_problems as golden
+from tests.golden_problems import array
 
 DATA = golden.load("golden_ima_wsm.json")
 RANDOM = np.random.default_rng
 ONES = {"w": jnp.ones(2)}
-
-
-def array(x):
-    return jnp.asarray(x, float)
 
 
 def network(seed, scale=1.0):
