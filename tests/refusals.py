@@ -14,10 +14,10 @@ def disk_is_full(*args) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def refused(match: str | Collection[str], function, *args, **keywords) -> str:
-    """The call must end in a UserError of one line, which is returned: `match` finds it, or it has all its words."""
-    with pytest.raises(UserError, match=match if isinstance(match, str) else None) as error:
+def refused(match: str | Collection[str], function, *args, error=UserError, **keywords) -> str:
+    """The call must end in an error of one line, which is returned: `match` finds it, or it has all its words."""
+    with pytest.raises(error, match=match if isinstance(match, str) else None) as caught:
         function(*args, **keywords)
-    said = str(error.value)
+    said = str(caught.value)
     assert "\n" not in said and (isinstance(match, str) or all(word in said for word in match)), said
     return said

@@ -1,7 +1,6 @@
 """Faults around a run (disk, files, processes): no data loss, and failures in one line."""
 
 import os
-import re
 import socket
 
 import pytest
@@ -13,17 +12,11 @@ from fedwin.files import locked
 from fedwin.runs import run as runner
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
-from tests.refusals import refused
+from tests.refusals import disk_is_full, refused
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome as same
 from tests.runs.disturbance import interrupted, small_disk
 from tests.small_runs import run_in
-
-
-def one_line(caught):
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
 
 # Two processes in one directory
 
@@ -54,15 +47,13 @@ def test_a_failed_write_is_one_line_and_the_run_resumes_later(finished, tmp_path
     def failing(handle):
         left[0] -= 1
         if left[0] < 0:
-            raise OSError(28, os.strerror(28))
+            disk_is_full()
         fsync(handle)
 
     directory = tmp_path / "run"
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(StorageError) as caught:
-        run_in(RUN, directory)
-    said = one_line(caught)
-    assert said.startswith(str(directory)) and "can't be written (No space left on device)" in said
+    said = refused(["can't be written (No space left on device)"], run_in, RUN, directory, error=StorageError)
+    assert said.startswith(str(directory))
     assert not open_files(directory)
     monkeypatch.setattr(os, "fsync", fsync)
     run_in(RUN, directory)
@@ -78,9 +69,8 @@ def test_a_full_disk_under_a_checkpoint_is_one_line(finished, tmp_path, capfd):
     with small_disk(tmp_path / "disk") as resize:
         resize("300k")
         directory = tmp_path / "disk" / "run"
-        with pytest.raises(StorageError) as caught:
-            run_in(RUN, directory, keep_checkpoints=1)
-        assert re.search(r"checkpoints/seed_[01] can't be written \(No space left on device\)", one_line(caught))
+        words = r"checkpoints/seed_[01] can't be written \(No space left on device\)"
+        refused(words, run_in, RUN, directory, keep_checkpoints=1, error=StorageError)
         assert capfd.readouterr() == ("", "")
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
         resize("8m")

@@ -3,7 +3,6 @@
 import lzma
 
 import numpy as np
-import pytest
 
 from experiments import records
 from experiments.figures import curves, sources, style
@@ -111,5 +110,5 @@ def test_misuse(finished, tmp_path):
 def test_a_picture_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
     found = curves.compute([Series("a", [line(0, 0, 0.5)])])
     monkeypatch.setattr(style.os, "replace", disk_is_full)
-    with pytest.raises(StorageError, match="p.png can't be written .*; make room, then run the same command again"):
-        curves.draw(found, tmp_path / "p.png", "")
+    words = "p.png can't be written .*; make room, then run the same command again"
+    refused(words, curves.draw, found, tmp_path / "p.png", "", error=StorageError)
