@@ -1,13 +1,17 @@
 """Local steps, fractional epochs and clients that take a share of their steps."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, local, losses, testing
+from fedwin import core, engine, local, testing
 from fedwin.engine.strategy import Strategy
 from fedwin.local import LOCAL_WORK, work_of_rounds
+from tests.algorithms.numpy_clients import gradient
+from tests.golden_problems import vector
 from tests.local.test_local import client, seen, solver
 from tests.refusals import refused
 
@@ -54,10 +58,11 @@ def test_shares_round_up_exactly():
     assert local.batches.share_of(local.exact_share(1.0), 10**6 + 1) == 10**6 + 1
 
 
-# Four clients on the line y = w x, their batches in stored order.
+# Four clients on the line y = w x + b, their batches in stored order.
 SIZES = (7, 4, 10, 1)
 X = [np.linspace(0.2, 1, n) + 0.1 * i for i, n in enumerate(SIZES)]
 Y = [2 * x + 0.3 * i for i, x in enumerate(X)]
+START = np.array([0.5, 0.1])
 BATCH, RATE, EPOCHS = 3, 0.2, 2
 # w_i in every round.
 WORK = np.array([[0.3, 1.0, 0.5, 0.2], [1.0, 0.0, 0.9, 1.0], [0.6, 0.6, 0.1, 0.5]])
@@ -74,14 +79,14 @@ def numpy_batches(n, steps, batching):
 
 def numpy_rounds(batching):
     """Returns the models after each round, by plain numpy."""
-    x, models = 0.5, []
+    x, models = START, []
     for shares in WORK:
-        ends = np.zeros(4)
+        ends = np.zeros((4, 2))
         for i, n in enumerate(SIZES):
             full = EPOCHS * -(-n // BATCH) if batching == "epoch" else -(-EPOCHS * n // BATCH)
             w = x
             for rows in numpy_batches(n, max(1, int(np.ceil(round(shares[i] * full, 6)))), batching):
-                w -= RATE * np.mean((w * X[i][rows] - Y[i][rows]) * X[i][rows])
+                w = w - RATE * gradient(w, (X[i][rows], Y[i][rows]))
             ends[i] = w
         x = np.array(SIZES) @ ends / sum(SIZES)
         models.append(x)
@@ -89,23 +94,15 @@ def numpy_rounds(batching):
 
 
 def federated_rounds(batching):
-    def loss(params, batch, key, info):
-        return losses.masked_mean(0.5 * (params["w"] * batch["x"] - batch["y"]) ** 2, batch)
-
-    rows = [{"x": x, "y": y} for x, y in zip(X, Y, strict=True)]
-    options = dict(lr=RATE, batch_size=BATCH, epochs=EPOCHS, batching=batching, shuffle=False)
-    p = testing.problem({"w": jnp.float32(0.5)}, rows, loss, ((0, 1, 2, 3),), **options)
+    options = dict(lr=RATE, batch_size=BATCH, epochs=EPOCHS, batching=batching)
+    p = testing.regression(X, Y, START, schedule=((0, 1, 2, 3),), **options)
     algorithm = p.build("fedavg")
-    step = jax.jit(
-        lambda run, work: engine.one_round(
-            algorithm, {}, Strategy(), p.n_max, run, p.store, core.Cohort.of(ids, work=work)
-        )[0],
-        compiler_options=testing.problems.compile_options(),
-    )
-    run, ids, models = p.start(algorithm), range(4), []
+    one = functools.partial(engine.one_round, algorithm, {}, Strategy(), p.n_max)
+    step = jax.jit(one, compiler_options=testing.compile_options())
+    run, models = p.start(algorithm), []
     for shares in local.exact_share(WORK):
-        run = step(run, shares)
-        models.append(float(run.params["w"]))
+        run, _ = step(run, p.store, core.Cohort.of(range(4), work=shares))
+        models.append(vector(run.params))
     return models
 
 
