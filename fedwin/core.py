@@ -211,13 +211,9 @@ def mean_step(step: PyTree, weight) -> MeanStep:
     return MeanStep(*mean(step, weight))
 
 
-def _is_mean_step(x) -> bool:
-    return isinstance(x, MeanStep)
-
-
 def mean_step_of(message: PyTree) -> MeanStep | None:
     """Returns the mean step of a message, or None if the message contains none or several."""
-    steps = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
+    steps = tree.nodes(message, MeanStep)
     return steps[0] if len(steps) == 1 else None
 
 
@@ -228,7 +224,8 @@ def with_mean_step(message: PyTree, step: Mean) -> PyTree:
 
 def map_mean_steps(function: Callable, message: PyTree) -> PyTree:
     """Returns a message with a function applied to each of its mean steps; other parts do not change."""
-    return jax.tree.map(lambda x: function(x) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
+    is_step = lambda x: isinstance(x, MeanStep)
+    return jax.tree.map(lambda x: function(x) if is_step(x) else x, message, is_leaf=is_step)
 
 
 class Update(NamedTuple):

@@ -89,6 +89,12 @@ def is_empty(a) -> bool:
     return not jax.tree.leaves(a)
 
 
+def nodes(a, *kinds) -> list:
+    """Returns the nodes of a that are of one of these types, such as core.Mean; not those inside of them."""
+    is_one = lambda node: isinstance(node, kinds)
+    return [node for node in jax.tree.leaves(a, is_leaf=is_one) if is_one(node)]
+
+
 def alike(a, b) -> bool:
     """Whether two trees have the same structure, and leaves of the same shapes and dtypes."""
     shapes = lambda values: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), values)

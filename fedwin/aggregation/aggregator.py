@@ -32,10 +32,6 @@ class Aggregator(NamedTuple):
 AGGREGATORS = Registry("aggregator", rule="rule", builds=Aggregator)
 
 
-def _is_part(x) -> bool:
-    return isinstance(x, (core.MeanStep, core.DerivedFromStep))
-
-
 class StepCheck:
     """Raises UserError when a round is traced, if no message has a mean step, or one has sums computed from it.
 
@@ -50,7 +46,7 @@ class StepCheck:
 
     def __call__(self, phase: core.Phase, message) -> bool:
         """Returns whether the message of a phase of the algorithm contains mean steps."""
-        parts = [x for x in jax.tree.leaves(message, is_leaf=_is_part) if _is_part(x)]
+        parts = tree.nodes(message, core.MeanStep, core.DerivedFromStep)
         if any(isinstance(x, core.DerivedFromStep) for x in parts):
             raise UserError(
                 f"{self.label}: the server of this algorithm also uses a sum that is computed from the clients' steps, "

@@ -135,8 +135,7 @@ def _check_server(phase: core.Phase, params, state, message, number) -> None:
         combine = UserFunction("aggregate", phase.aggregate, takes, returns)
         total = combine.trace(stacked, jax.ShapeDtypeStruct((2,), bool))
     hint = f"clients send {_outline(message)}"
-    is_mean = lambda x: isinstance(x, core.Mean)
-    if any(map(is_mean, jax.tree.leaves(message, is_leaf=is_mean))):
+    if tree.nodes(message, core.Mean):
         hint += ", and a mean is read by .value"
     if tree.is_empty(state):
         hint += "; the state is (), because core.algorithm was given no init"

@@ -114,8 +114,7 @@ class Rounds:
         # A client's row is initialized when the client is first seen.
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
-        by_number = lambda node: isinstance(node, AgnosticState)
-        if any(map(by_number, jax.tree.leaves(run.state, is_leaf=by_number))):  # weights would stay equal, silently
+        if tree.nodes(run.state, AgnosticState):  # weights would stay equal, silently
             raise UserError("agnostic weights clients by their numbers or domains, which FedJAX lacks; use fedwin.run.")
         stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)

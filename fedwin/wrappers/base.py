@@ -179,8 +179,7 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
 
 def check_no_old_models(wrapper: str, state) -> None:
     """Raises UserError if a server compares its models of several rounds (GHB), but clients receive others."""
-    is_old = lambda node: isinstance(node, window.Delay)
-    if any(map(is_old, jax.tree.leaves(state, is_leaf=is_old))):
+    if tree.nodes(state, window.Delay):
         raise UserError(
             f"{wrapper}: the momentum of this algorithm is the difference of two server models, and clients would get "
             f"another one; choose --algorithm=fedhbm or local_ghb."

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 
-from fedwin import core
+from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.tree import PyTree
 
@@ -24,8 +24,7 @@ class ClippedStep(NamedTuple):
 
 def check_not_private(wrapper: str, message) -> None:
     """Rejects wrappers that would change a step after --wrap=dp clipped it."""
-    is_clipped = lambda node: isinstance(node, ClippedStep)
-    if any(map(is_clipped, jax.tree.leaves(message, is_leaf=is_clipped))):
+    if tree.nodes(message, ClippedStep):
         raise UserError(f"{wrapper} changes steps that dp has clipped already; give --wrap={wrapper} before --wrap=dp.")
 
 
