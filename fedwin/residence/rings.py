@@ -15,7 +15,7 @@ from fedwin.core import Cohort
 from fedwin.errors import UserError
 from fedwin.residence.offload import Offload
 from fedwin.residence.rows import ClientTable, Place
-from fedwin.residence.saved import SnapshotRing, read_slots
+from fedwin.residence.saved import SnapshotRing
 from fedwin.residence.store import MemoryStore, RecordLayout, Records, RecordStore, record_layout
 from fedwin.tree import PyTree
 from fedwin.window import Delay, PartialRing, Window, is_window
@@ -290,7 +290,7 @@ class OffloadedModels:
         def read(some: slice) -> Records:
             if snapshot is None:
                 return [np.asarray(leaf[some]) for leaf in leaves]
-            return read_slots(snapshot, *some.indices(self.length)[:2])  # all fields of a record at once
+            return snapshot.read_slots(*some.indices(self.length)[:2])  # all fields of a record at once
 
         self.offload.restore(snapshot, np.arange(self.length), read)
         return with_old_models(saved, run.state.own)

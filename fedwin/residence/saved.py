@@ -11,7 +11,7 @@ import numpy as np
 from fedwin import tree
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import AnyArray, Lazy
-from fedwin.residence.store import Records, Reference, Snapshot, SnapshotLeaf
+from fedwin.residence.store import Reference, Snapshot, SnapshotLeaf
 from fedwin.tree import PyTree
 
 # Folders of client rows and of windows, inside the folder of a seed's checkpoints.
@@ -41,20 +41,9 @@ class SnapshotRing(Lazy):
         self.shape, self.dtype, self.snapshot, self.number = shape, np.dtype(dtype), snapshot, number
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
-        rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
-        if self.snapshot is not None:
-            places = self.snapshot.places(start, stop)
-            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[self.number]
-        return rows
-
-
-def read_slots(snapshot: Snapshot, start: int, stop: int) -> Records:
-    """Returns the slots start to stop - 1 of a ring buffer, arrays [n, ...] per field; zeros where it has no record."""
-    slots = snapshot.layout.blank(stop - start)
-    places = snapshot.places(start, stop)
-    for field, values in zip(slots, snapshot.read(places), strict=True):
-        field[snapshot.ids[places] - start] = values
-    return slots
+        if self.snapshot is None:
+            return np.zeros((stop - start, *self.shape[1:]), self.dtype)
+        return self.snapshot.read_slots(start, stop)[self.number]
 
 
 def ring_folder(ring: str) -> str:

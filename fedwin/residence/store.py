@@ -108,21 +108,24 @@ class Snapshot:
         if size < (self.entries["slot"].max(initial=-1) + 1) * self.layout.nbytes:
             raise UserError(f"the records in {root} are damaged.")
 
-    def places(self, start: int, stop: int) -> np.ndarray:
-        """Returns the places in `ids` of the records whose numbers are start to stop - 1, int [n]."""
-        return np.arange(*np.searchsorted(self.ids, (start, stop)))
-
     def read(self, places: np.ndarray | slice) -> Records:
         """Returns records as arrays [n, ...], one per field; `places` are those in `ids`.
 
         Raises:
           UserError: a record is damaged.
         """
-        entries = self.entries[places].tolist()
-        records = self.layout.blank(len(entries))
+        entries = self.entries[places]
+        return self._read(entries, self.layout.blank(len(entries)), range(len(entries)))
+
+    def read_slots(self, start: int, stop: int) -> Records:
+        """Returns the records numbered start to stop - 1, arrays [stop - start, ...]; zeros where there is none."""
+        entries = self.entries[slice(*np.searchsorted(self.ids, (start, stop)))]
+        return self._read(entries, self.layout.blank(stop - start), entries["number"] - start)
+
+    def _read(self, entries: np.ndarray, records: Records, places: Iterable[int]) -> Records:
         with open(self.root / "data", "rb", buffering=0) as file:
-            for n, (number, check, slot) in enumerate(entries):
-                _read_record(file, slot, self.layout.nbytes, records, n, check, number)
+            for (number, check, slot), place in zip(entries.tolist(), places, strict=True):
+                _read_record(file, slot, self.layout.nbytes, records, place, check, number)
         return records
 
 
