@@ -9,7 +9,7 @@ import pytest
 import fedwin
 from fedwin import sampling
 from fedwin.clock import CLOCKS, Load, SimulatedTime, factors
-from fedwin.local import work_of_rounds
+from fedwin.local import work_of_cohort
 from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
@@ -87,7 +87,7 @@ def expected_seconds(directory, rounds):
     total = 0.0
     for round in range(rounds):
         ids = sampling.cohort(0, round, 20, 4)
-        shares = work_of_rounds(fedwin.LOCAL_WORK.build(SMALL.local_work), 0, round, ids[None])[0]
+        shares = work_of_cohort(fedwin.LOCAL_WORK.build(SMALL.local_work), 0, round, ids)
         steps = [max(1, int(np.ceil(share * 2 * -(-n // 32)))) for share, n in zip(shares, sizes[ids], strict=True)]
         network, processor = factors(0, ids, 0.4).T
         total += max(0.1 + (down / 1e6 + up / 1e5) / network + np.array(steps) * 0.01 / processor)

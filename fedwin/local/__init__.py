@@ -2,7 +2,7 @@
 
 from fedwin.local.batches import Batches, ceil_div, exact_share, shuffled
 from fedwin.local.solver import Local, Solver
-from fedwin.local.work import LOCAL_WORK, LocalWork, draws, read_columns, work_of_cohort, work_of_rounds
+from fedwin.local.work import LOCAL_WORK, LocalWork, draws, read_columns, work_of_cohort
 from fedwin.rules import Gradient, Rule, RuleOutput, Step, mix, proximal, sgd, shift
 from fedwin.schedules import exponential
 
@@ -27,5 +27,4 @@ __all__ = [
     "shift",
     "shuffled",
     "work_of_cohort",
-    "work_of_rounds",
 ]

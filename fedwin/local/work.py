@@ -165,34 +165,20 @@ def _check(owner: str, low: float, high: float) -> None:
         raise UserError(f"{owner}: low={low} is above high={high}; exchange them.")
 
 
-def work_of_rounds(
-    work: LocalWork | None, seed: int, first: int, ids: np.ndarray, present: np.ndarray | bool = True
-) -> np.ndarray | None:
-    """Returns the work of the cohorts of some rounds, in the form of Client.work.
+def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
+    """Returns the work of a round's clients in the form of Client.work, float32 [n]; None without local work.
 
     Args:
       work: the local work; None: all clients take all steps.
-      first: the first round, 0-based.
-      ids: the cohorts, int [R, C].
-      present: which places have a client, bool [R, C].
-
-    Returns:
-      float32 [R, C], 1 for padding; None without local work.
+      round: 0-based.
+      ids: the clients that take part, int [n].
 
     Raises:
       UserError: a user's function returns work outside [0, 1].
     """
     if work is None:
         return None
-    shares = np.ones(ids.shape, np.float64)
-    for round, (row, there) in enumerate(zip(ids, np.broadcast_to(present, ids.shape), strict=True)):
-        shares[round, there] = work(seed, first + round, row[there])
+    shares = np.broadcast_to(np.asarray(work(seed, round, ids), np.float64), ids.shape)
     if not ((shares >= 0) & (shares <= 1)).all():
         raise UserError("local_work: its function returns a work outside of [0, 1]; return shares of the local steps.")
     return exact_share(shares)
-
-
-def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
-    """Returns the work of one cohort, int [C], as `work_of_rounds`: float32 [C]; None without local work."""
-    works = work_of_rounds(work, seed, round, ids[None])
-    return None if works is None else works[0]

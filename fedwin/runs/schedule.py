@@ -12,7 +12,7 @@ from fedwin.core import Cohort
 from fedwin.data.federation import Federation
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.local import LocalWork, work_of_rounds
+from fedwin.local import LocalWork, work_of_cohort
 from fedwin.runs.config import Config
 from fedwin.sampling import Draw, Sampler
 
@@ -174,9 +174,10 @@ class CohortSchedule:
         length = self.schedule.config.rounds_per_dispatch
         first = number * length
         rounds = range(first, min(first + length, self.schedule.num_rounds))
-        return Block(first, tuple(self._checked(round) for round in rounds), (length, self.width))
+        return Block(first, tuple(self._draw(round) for round in rounds), (length, self.width))
 
-    def _checked(self, round: int) -> Draw:
+    def _draw(self, round: int) -> Draw:
+        """Returns the draw of a round, with the work of those that answer; UserError if it has too many clients."""
         draw, sampler = self.sampler.cohort(self.seed, round), self.sampler
         if not sampler.smallest <= len(draw.ids) <= sampler.largest:
             raise UserError(
@@ -184,7 +185,11 @@ class CohortSchedule:
                 f"{sampler.smallest} to {sampler.largest} (a plain function: at most --clients_per_round); correct its "
                 f"smallest or largest."
             )
-        return draw
+        if self.local_work is None or draw.work is not None:
+            return draw
+        work = np.ones(len(draw.ids), np.float32)
+        work[draw.present] = work_of_cohort(self.local_work, self.seed, round, draw.participants)
+        return draw._replace(work=work)
 
     def draws(self, first: int, end: int) -> list[Draw]:
         """Returns the draws of the 0-based rounds `first` .. `end` - 1."""
@@ -196,10 +201,7 @@ class CohortSchedule:
         block = self.block(completed)
         field = lambda name, filling, dtype: block.field(name, completed, end, filling, dtype)
         ids, present = field("ids", 0, np.int32), field("present", False, bool)
-        factors = field("importance", 1, jnp.result_type(float))
-        work = field("work", 1, np.float32)
-        if work is None:
-            work = work_of_rounds(self.local_work, self.seed, completed, ids, present)
+        factors, work = field("importance", 1, jnp.result_type(float)), field("work", 1, np.float32)
         size = present.sum(-1, dtype=np.int32) if self.sampler.varies else None
         # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
         bucket = self.federation.bucket(block.participants)

@@ -9,7 +9,7 @@ import pytest
 
 from fedwin import core, engine, local, testing
 from fedwin.engine.strategy import Strategy
-from fedwin.local import LOCAL_WORK, work_of_rounds
+from fedwin.local import LOCAL_WORK, work_of_cohort
 from tests.algorithms.numpy_clients import gradient
 from tests.golden_problems import vector
 from tests.local.test_local import client, seen, solver
@@ -127,24 +127,22 @@ def test_heavy_ball_momentum_moves_by_as_much_in_fewer_steps():
 @pytest.mark.parametrize("text", ["uniform", "uniform:constant=true", "stragglers:share=0.7"])
 def test_the_work_depends_on_seed_round_and_client_alone(text):
     work = LOCAL_WORK.build(text)
-    present = np.array([[True, True, False], [True] * 3])
-    found = work_of_rounds(work, 5, 10, np.array([[7, 3, 0], [3, 9, 0]]), present)
-    assert found.dtype == np.float32 and found[0, 2] == 1
-    later = work_of_rounds(work, 5, 11, np.array([[0, 3]]))
-    assert found[1, [2, 0]].tolist() == later[0].tolist()
-    everyone = np.arange(500)[None]
-    of = lambda seed, round: work_of_rounds(work, seed, round, everyone)[0].tolist()
+    found = work_of_cohort(work, 5, 11, np.array([3, 9, 0]))
+    assert found.dtype == np.float32
+    assert found[[2, 0]].tolist() == work_of_cohort(work, 5, 11, np.array([0, 3])).tolist()
+    of = lambda seed, round: work_of_cohort(work, seed, round, np.arange(500)).tolist()
     assert of(5, 10) != of(6, 10)
     assert (of(5, 10) == of(5, 11)) == ("constant" in text)
 
 
 def test_the_work_is_distributed_as_it_says():
-    shares = work_of_rounds(LOCAL_WORK.build("uniform:low=0.2,high=0.6"), 0, 0, np.tile(np.arange(100), (200, 1)))
+    rounds = lambda work: np.stack([work_of_cohort(work, 0, round, np.arange(100)) for round in range(200)])
+    shares = rounds(LOCAL_WORK.build("uniform:low=0.2,high=0.6"))
     assert shares.min() >= 0.1999 and shares.max() <= 0.6
     np.testing.assert_allclose(np.histogram(shares, 4, (0.2, 0.6))[0] / shares.size, 0.25, atol=0.015)
     # Neither rounds nor clients are correlated.
     assert abs(np.corrcoef(shares[:-1].ravel(), shares[1:].ravel())[0, 1]) < 0.03
-    slow = work_of_rounds(LOCAL_WORK.build("stragglers:share=0.9"), 0, 0, np.tile(np.arange(100), (200, 1)))
+    slow = rounds(LOCAL_WORK.build("stragglers:share=0.9"))
     np.testing.assert_allclose(np.mean(slow < 1), 0.9, atol=0.01)
     np.testing.assert_allclose(slow[slow < 1].mean(), 0.5, atol=0.01)
 
@@ -173,4 +171,4 @@ def test_files_of_work_are_checked(tmp_path, lines, message):
 
 
 def test_a_users_work_outside_of_0_to_1_is_refused():
-    refused("outside of", work_of_rounds, lambda seed, round, ids: np.full(len(ids), 1.5), 0, 0, np.zeros((1, 2), int))
+    refused("outside of", work_of_cohort, lambda seed, round, ids: np.full(len(ids), 1.5), 0, 0, np.zeros(2, int))
