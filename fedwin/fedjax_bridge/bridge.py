@@ -159,6 +159,7 @@ class PartialSetting:
     model: Any = None
     most_rounds = None  # the program may run any number of rounds
     sampling = None  # the program draws the clients
+    key, participation = core.Setting.key, core.Setting.participation
 
     def __getattr__(self, name: str) -> int:
         """Returns K, |S| or T by its name; raises UserError if it was not given."""
@@ -168,15 +169,6 @@ class PartialSetting:
         if value is None:
             raise UserError(f"{self.owner} needs {name}: give as_fedjax {_NUMBERS[name]}.")
         return value
-
-    @property
-    def participation(self) -> float:
-        """Participation ratio C = |S| / K."""
-        return self.clients_per_round / self.num_clients
-
-    @property
-    def key(self):
-        return core.Setting(0, 0, 0).key  # raises UserError
 
 
 def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:
