@@ -228,17 +228,15 @@ def classification(domains: tuple[str, ...] = (), classes: int = 0) -> Callable:
     return measure
 
 
-def sequence(accuracies: Mapping[str, tuple] | None = None) -> Callable:
+def sequence(accuracies: Mapping[str, tuple]) -> Callable:
     """Returns (logits [B, T, V] or [B, V], batch) -> {'loss', accuracies} for token prediction; label 0 is padding.
 
     The loss is the mean over rows of the sum of the non-padding tokens' losses divided by T. Logits without a time axis
     have one target per row (`losses.last_target`).
 
     Args:
-      accuracies: name -> (ids of labels that are not counted, ids whose logits are removed); by default 'accuracy' over
-        all but padding.
+      accuracies: name -> (ids of labels that are not counted, ids whose logits are removed).
     """
-    accuracies = accuracies or {"accuracy": ((0,), ())}
 
     def measure(logits, batch):
         logits, labels = losses.aligned(logits, batch["y"])
