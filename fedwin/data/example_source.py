@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import hashlib
 import io
 import itertools
@@ -32,7 +33,7 @@ class Member(NamedTuple):
 Item = str | os.PathLike | Member | bytes
 
 
-class ExampleSource:
+class ExampleSource(contextlib.AbstractContextManager):
     """Gathers rows of features that need not fit into memory, the next ones on threads while others are in use.
 
     Args:
@@ -56,12 +57,6 @@ class ExampleSource:
         # Threads decode in parallel, because Pillow and file reads release the interpreter lock.
         self.threads = min(os.cpu_count() or 1, 16)
         self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __enter__(self) -> "ExampleSource":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()

@@ -39,7 +39,7 @@ def test_gather_and_prefetch_give_the_same_rows(tmp_path):
     images = data.Images([picture((k, 0, 0), (4, 4), "PNG") for k in range(50)], 4)
     features = {"x": images, "m": np.load(tmp_path / "x.npy", mmap_mode="r"), "y": np.arange(50)}
     with data.ExampleSource(features) as lazy:
-        assert len(lazy) == 50
+        assert lazy.length == 50
         rows = np.random.default_rng(0).integers(0, 50, (7, 2, 3))
         for batch, examples in zip(rows, lazy.prefetch(iter(rows)), strict=True):
             assert examples["x"].shape == (2, 3, 4, 4, 3)
