@@ -15,7 +15,7 @@ import numpy as np
 from fedwin import core, tree
 from fedwin.aggregation.aggregator import StepCheck
 from fedwin.data.rng import generator
-from fedwin.data.views import with_views
+from fedwin.data.views import with_counts, with_views
 from fedwin.errors import UserError
 from fedwin.losses import check_one_class
 from fedwin.registry import Registry
@@ -186,10 +186,6 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
     return Attack("gaussian", number_of_attackers("gaussian", clients, setting.num_clients), corrupt)
 
 
-# Label counts of a client, which are those of the labels that it trains on.
-_COUNTS = ("train", "validation")
-
-
 def poisoned(c: core.Client, chosen, **changes: Callable) -> core.Client:
     """Returns a client that reads changed values of some of its examples.
 
@@ -234,9 +230,8 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
 
     def poison(c, attacks):
         check_one_class(c.examples["y"], "label_flip", "choose another --attack")
-        info = dict(c.info)
-        for name in (name for name in _COUNTS if name in info):
-            info[name] = tree.where(attacks, jnp.flip(info[name], -1), info[name])
+        # The counts are those of the labels that it trains on.
+        info = with_counts(c.info, lambda counts: jnp.where(attacks, jnp.flip(counts, -1), counts))
         return poisoned(c._replace(info=info), attacks, y=lambda y: num_classes - 1 - y)
 
     return Attack("label_flip", number_of_attackers("label_flip", clients, setting.num_clients), poison=poison)

@@ -13,13 +13,11 @@ from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.example_source import ExampleSource
 from fedwin.data.federation import Federation
 from fedwin.data.shifts import DRIFTS, SHIFTS, Drift, Shift, as_numbers
-from fedwin.data.views import with_views
+from fedwin.data.views import with_counts, with_views
 from fedwin.errors import UserError
 
 # Entries of Federation.info that `Changes.of_client` reads and removes: levels and keys of shifts, keys of drifts.
 LEVEL, KEY, RUN = "shift_level", "shift_key", "drift_key"
-# Label counts of a client.
-COUNTS = ("train", "validation")
 
 
 class Changes(NamedTuple):
@@ -59,8 +57,7 @@ class Changes(NamedTuple):
         info = {name: value for name, value in c.info.items() if name not in (LEVEL, KEY, RUN)}
         by = self._by(round, c.info, first)
         if by["classes"] is not None:
-            moved = lambda counts: jnp.zeros_like(counts).at[by["classes"]].add(counts)
-            info |= {name: moved(info[name]) for name in COUNTS if name in info}
+            info = with_counts(info, lambda counts: jnp.zeros_like(counts).at[by["classes"]].add(counts))
         return with_views(c._replace(info=info), by, {"x": self._inputs, "y": _label})
 
     def applied(self, algorithm: core.Algorithm) -> core.Algorithm:

@@ -51,3 +51,8 @@ def with_views(c: core.Client, by, changes: Mapping[str, Callable]) -> core.Clie
     same = lambda values, rows, by: values
     views = {name: View(values, c.index, by, changes.get(name, same)) for name, values in c.examples.items()}
     return c._replace(index=jnp.arange(len(c.index), dtype=c.index.dtype), examples=views)
+
+
+def with_counts(info: Mapping[str, Any], change: Callable) -> dict[str, Any]:
+    """Returns Client.info with its label counts, of training and of held-out examples, changed; it may have none."""
+    return dict(info) | {name: change(info[name]) for name in ("train", "validation") if name in info}
