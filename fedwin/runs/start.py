@@ -381,7 +381,7 @@ class _Fork:
     Attributes:
       source: names the other run and its round.
       saved: name -> leaf of its checkpoint.
-      same_observers: whether both runs have the same observers.
+      same_observers, same_algorithm: whether both runs have the same ones.
       is_asynchronous: whether the run that starts is.
       has_clock: whether the other run has a simulated clock.
       counts: what the fork continues to count: bytes, clients that took part, simulated seconds.
