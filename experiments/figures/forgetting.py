@@ -8,6 +8,7 @@ import numpy as np
 
 from fedwin import analysis
 from fedwin.errors import UserError
+from fedwin.registry import parse
 from fedwin.runs.load import TrainedModel, client_models
 
 from . import probing, style
@@ -54,8 +55,8 @@ def compute(
 @probing.in_precision
 def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     """Returns the accuracy and forgetting matrices of a run."""
-    if own := [text for text in trained.prepared.config.wrap if text.startswith("local")]:
-        raise UserError(f"forgetting: with wrap={own[0]}, clients start from different models; name other runs.")
+    if kept := [text for text in trained.prepared.config.wrap if parse(text).name in ("local", "local_bn")]:
+        raise UserError(f"forgetting: with wrap={kept[0]}, clients start from different models; name other runs.")
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")

@@ -257,11 +257,11 @@ def prepared_run(
         if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
-    recorded = config_file.identity.environment
-    with jax_config.settings(config.precision):
-        if model is not None and "model" in recorded and recorded["model"] != model_digest(prepared)["model"]:
-            other = "or another version of jax"
-            warnings.warn(f"{directory} had another object as model={config.model}, {other}", stacklevel=3)
+    if model is not None and (recorded := config_file.identity.environment.get("model")):
+        with jax_config.settings(config.precision):
+            if recorded != model_digest(prepared):
+                other = "or another version of jax"
+                warnings.warn(f"{directory} had another object as model={config.model}, {other}", stacklevel=3)
     if any(config_file.identity.initial.get(str(seed)) != start.digest for seed, start in prepared.initial.items()):
         raise UserError(f"{directory} started from another model than init_from={init_from} is now; restore that one.")
     return prepared

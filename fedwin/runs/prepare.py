@@ -438,12 +438,12 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
     return dataclasses.replace(prepared, setting=timed, algorithm=algorithm, algorithm_of=algorithm_of)
 
 
-def model_digest(prepared: PreparedRun) -> dict[str, str]:
-    """Returns 'model' -> a hash of the operations of a network, and of the arrays that they contain."""
+def model_digest(prepared: PreparedRun) -> str:
+    """Returns a hash of the operations of a network, and of the arrays that they contain."""
     batch = {name: values[:1] for name, values in prepared.dataset.train.items()} | {"mask": np.ones(1, np.float32)}
     model, key = prepared.model, jax.random.key(0)
     output = lambda batch, key, train: model.apply(model.init(key), prepared.normalize(batch), key, train)
     traced = [jax.make_jaxpr(output, static_argnums=2)(batch, key, train) for train in (True, False)]
     inner = lambda eqn: [each for each in jax.tree.leaves(eqn.params) if hasattr(each, "consts")]
     arrays: Callable = lambda jaxpr: [jaxpr.consts, *(arrays(each) for eqn in jaxpr.eqns for each in inner(eqn))]
-    return {"model": checksum(named_leaves([*map(arrays, traced)]), {"text": re.sub("0x[0-9a-f]+", "", str(traced))})}
+    return checksum(named_leaves([*map(arrays, traced)]), {"text": re.sub("0x[0-9a-f]+", "", str(traced))})

@@ -253,7 +253,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
         check_deadline(config, prepared.setting.sampling)
         if config.fork_from:
             check_fork(config, prepared.start, prepared.setting.sampling)
-    return CheckedRun(plan, directory, config_file, imports, {} if model is None else model_digest(prepared))
+    return CheckedRun(plan, directory, config_file, imports, {} if model is None else {"model": model_digest(prepared)})
 
 
 class DryRun(NamedTuple):

@@ -64,7 +64,7 @@ def test_rows_go_where_there_is_room_for_them():
 def test_the_largest_part_is_named_with_its_remedy():
     found = of(observe=["wima:window=40"])
     assert found.fits(Memory(10**10)) and not found.fits(Memory(10**6))
-    words = "observers: .* of the .* MB of memory .* and 1.0 MB are available; set --window=file, or shorten"
+    words = "observers: .* MB .* and 1.0 MB are available; set --window=file, or shorten the windows of --observe"
     refused(words, found.check_memory, Memory(10**6))
     refused("device memory", found.check_memory, Memory(10**10, 10**6))
     assert found.fits(Memory(10**10, 10**10))

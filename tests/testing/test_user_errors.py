@@ -38,6 +38,11 @@ def method(client=None, server=good_server, **fields):
     return builder
 
 
+def sends(value):
+    """A builder whose clients also send value(c)."""
+    return method(lambda y, m, p, c: updated(y, m | {"x": value(c)}))
+
+
 def counter(params):
     return jnp.zeros((), jnp.int32)
 
@@ -91,20 +96,20 @@ USER_ERRORS = {
     "a dict": (method(lambda y, m, p, c: m), "my_client", ["returns a dict {'delta': Mean}", "core.Update"]),
     "row's shape": (method(another_row, client_init=row), "my_client", ["client's state", "[8]", "from client_init"]),
     "NaN from padding": (
-        method(lambda y, m, p, c: updated(y, m | {"x": jnp.mean(c.examples["x"][c.index])})),
+        sends(lambda c: jnp.mean(c.examples["x"][c.index])),
         "my_client",
         ["reads padding", "message['x']", "c.size"],
     ),
-    "c.index": (method(lambda y, m, p, c: updated(y, m | {"x": 1 / len(c.index)})), "my_client", ["len(c.index)"]),
-    "np.random": (method(lambda y, m, p, c: updated(y, m | {"x": np.random.rand()})), "my_client", ["np.random"]),
-    "c.slot": (method(lambda y, m, p, c: updated(y, m | {"x": 1.0 * c.slot})), "my_client", ["or c.slot", "['x']"]),
+    "c.index": (sends(lambda c: 1 / len(c.index)), "my_client", ["len(c.index)", "['x']"]),
+    "np.random": (sends(lambda c: np.random.rand()), "my_client", ["np.random", "['x']"]),
+    "c.slot": (sends(lambda c: 1.0 * c.slot), "my_client", ["or c.slot", "['x']"]),
     "no statistics": (method(lambda y, m, p, c: core.Update(m)), "my_client", ["returns no statistics", "y.stats"]),
     "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
     "a key is sent": (method(lambda y, m, p, c: updated(y, m | {"key": c.key})), "my_client", ["sends a PRNG key"]),
     "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),
     "state's dtype": (method(server=becomes_float, init=counter), "becomes_float", ["int32[] from init", "float32[]"]),
     "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
-    "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "in core.algorithm"]),
+    "init of three": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "(params, key), or (params)"]),
     "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
     "client_model changes a shape": (
         method(client_model=lambda model, row: tree.map(jnp.atleast_2d, model)),
@@ -137,6 +142,7 @@ def test_errors_are_found_without_compiling(monkeypatch):
         raise AssertionError("compiled")
 
     monkeypatch.setattr(jax, "jit", compiled)
+    refused("without the state", testing.check_algorithm, method(server=only_params))
     refused("no statistics", testing.check_algorithm, method(lambda y, m, p, c: core.Update(m)))
 
 
@@ -152,8 +158,9 @@ def test_functions_may_be_jitted_partial_and_keep_python_numbers():
         )
 
     testing.check_algorithm(builder, strategies=())
-    for own, said in (({"weighting": "size"}, "weighting=size must be one of"), ({"phases": "a"}, "must be a tuple")):
-        refused(said, testing.check_algorithm, lambda *context, own=own: builder(*context)._replace(**own))
+    changed = lambda **own: lambda setting, solve: builder(setting, solve)._replace(**own)
+    refused("weighting=size must be one of samples, uniform", testing.check_algorithm, changed(weighting="size"))
+    refused("phases must be a tuple of core.Phase", testing.check_algorithm, changed(phases="a"))
 
 
 def test_what_empty_places_of_a_cohort_compute_is_left_out():
