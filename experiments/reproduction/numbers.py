@@ -30,7 +30,7 @@ class Value:
     Attributes:
       cell: cell of the table.
       by_seed: seed -> number; None if it is undefined (the seed diverged, or never reached the target).
-      rounds: (completed, total) of the seed with the fewest completed rounds.
+      rounds: (completed, total) of the seed with the fewest completed rounds, among those that did not diverge.
       point: index of the cell's run that counts; None: its grid is still being searched.
       scale: smoke, trend or paper; only numbers at paper scale are compared with printed ones.
       diverged: whether the loss of any seed became NaN or infinite.
@@ -147,8 +147,9 @@ def value(results: Results, cell: Cell) -> Value:
         reference = run.parent.run if run.parent is not None else run
     others = curves(results, reference, metric=cell.metric) if reference is not None else {}
     by_seed = {seed: cell.measure.value(curve, others.get(seed), scale) for seed, curve in sorted(own.items())}
-    completed = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
     diverged = any(curve.diverged for curve in own.values())
+    counted = [curve for curve in own.values() if not curve.diverged] or own.values()
+    completed = min((int(curve.rounds[-1]) for curve in counted), default=0)
     ended = [curve for curve in own.values() if curve.final is not None]
     evaluations = min((int(curve.averaged.sum()) for curve in ended), default=0)
     jump = None

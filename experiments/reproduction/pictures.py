@@ -129,7 +129,7 @@ def _draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path
     """Draws the numbers of a table as points with bars, a panel per column, printed numbers next to ours.
 
     A row has the color of its method, a variant its marker. The points of a panel are means over the same seeds; one
-    of which a seed diverged is at the edge.
+    of which such a seed diverged is at the edge.
     """
     losses = {type(value.cell.measure) for value in numbers} == {MeanLoss}
     drawable = lambda value: losses or isinstance(value.cell.measure, MeanLast)
@@ -181,6 +181,8 @@ def _draw_panel(
     trained = [v for v in values if v.mean is not None and not v.diverged and not v.near_chance]
     trained = trained or [value for value in values if value.mean is not None]
     seeds = common_seeds(value.defined for value in trained)
+    # A method that diverged with another seed has these, too.
+    trained += [v for v in values if v.diverged and not v.near_chance and v.defined and seeds <= v.defined.keys()]
     colors = style.row_colors([row.title for row in rows])
     count, bars, marks, at_edge = len(variants), False, False, []
     for value in values:

@@ -168,11 +168,14 @@ def shown(value: Value) -> str:
     ended = value.rounds[0] == value.rounds[1]
     ours = "never" if value.by_seed and ended and value.mean is None else number(value.mean, digits)
     ours = "diverged" if value.mean is None and value.diverged else ours
+    defined, seeds = len(value.defined), len(value.by_seed)
     if value.std is not None:
-        ours += f" +- {value.std:.{digits}f} (n = {len(value.defined)})"
+        ours += f" +- {value.std:.{digits}f}"
+    if value.std is not None or 0 < defined < seeds:
+        ours += f" (n = {defined})" if defined == seeds else f" (n = {defined} of {seeds})"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
-    if value.scale == "paper" and len(value.defined) == 1 and value.jump is not None:
+    if value.scale == "paper" and defined == 1 and value.jump is not None:
         ours += f" ({value.jump:.{digits}f})"
     mark = MARKS.get(value.agreement or "", "")
     ours = f"{mark}{ours}{mark}"
@@ -195,9 +198,10 @@ def legend(item: Item, numbers: list[Value]) -> str:
     counts = sorted({len(value.defined) for value in trained})
     jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
     one = "one seed, with the standard deviation over these evaluations in parentheses" if jumps else "one seed"
-    if counts == [1]:
-        return " ".join([*parts, f"Shown: {one}."])
-    parts.append(f"Shown: mean over n seeds, +- their standard deviation{f'; without +-: {one}' * (1 in counts)}.")
+    several = f"mean over n seeds, +- their standard deviation{f'; without +-: {one}' * (1 in counts)}"
+    parts.append(f"Shown: {one if counts == [1] else several}.")
+    if any(0 < len(value.defined) < len(value.by_seed) for value in numbers):
+        parts.append("Where n is below the number of seeds (2 of 5), the others diverged or never reached the target.")
     if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
         parts.append("The printed +- is the paper's.")
     return " ".join(parts)

@@ -48,6 +48,7 @@ def test_tables_of_stand_ins_name_the_data_that_are_used_and_never_the_others_al
         (47.31, "", {0: 47.6, 1: 47.62}, "*47.61 +- 0.01 (n = 2)*"),
         (47.31, "", {0: 47.2, 1: 47.6}, "**47.40 +- 0.28 (n = 2)**"),
         (47.31, "0.30", {0: 47.998, 1: 48.422}, "*48.21 +- 0.30 (n = 2)*"),  # both deviate: 0.9 is 2.1 times 0.42
+        (47.31, "", {0: 47.4, 1: None}, "*47.40 (n = 1 of 2) (5.00)*"),  # the other seed diverged
         (47.31, "3.00", {0: 49.0}, "49.00 (5.00)"),  # seeds explain it, but it is more than a point
         (0.4731, "0.03", {0: 0.49}, "0.490 (5.000)"),
     ],
