@@ -16,7 +16,7 @@ from fedwin.personalization.registry import PERSONALIZERS, Personalizer
 from fedwin.registry.ranges import NonNegative, Positive
 
 
-@PERSONALIZERS.register("finetune", instances=("finetune", "finetune:part=classifier"))
+@PERSONALIZERS.register("finetune", paper="yu2020salvaging", instances=("finetune", "finetune:part=classifier"))
 def finetune(
     setting: Setting,
     solve: Solver,

@@ -97,9 +97,9 @@ def test_a_users_algorithm_is_listed_and_cited():
     assert text == "% mine was registered without a paper.\n\n" + citations.citation("swa")
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, *WRAPPERS, *OBSERVERS, *LOSSES])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *WRAPPERS, *OBSERVERS, *LOSSES, *citations.FIELDS["partition"]])
 def test_what_has_a_paper_can_be_cited(name):
-    if name in ("clip", "cross_entropy", "mse", "huber"):
+    if name in ("clip", "cross_entropy", "mse", "huber", "csv", "domain", "natural"):
         assert citations.citation(name) == f"% {name} was registered without a paper."
         return
     text = citations.citation(name + ":window=3")

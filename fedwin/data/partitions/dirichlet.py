@@ -14,7 +14,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import LARGEST, PositiveInt
 
 
-@PARTITIONS.register("dirichlet")
+@PARTITIONS.register("dirichlet", paper="hsu2019measuring")
 def dirichlet(
     dataset: Dataset,
     num_clients: int,

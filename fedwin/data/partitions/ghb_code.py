@@ -10,7 +10,7 @@ from fedwin.data.rng import generator
 from fedwin.registry.ranges import PositiveInt
 
 
-@PARTITIONS.register("ghb_code")
+@PARTITIONS.register("ghb_code", paper="zaccone2023communication")
 def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tries: PositiveInt = 100) -> Partition:
     """Takes the most even of several Yurochkin draws and rebalances it to floor(N / K) (+ 1) examples per client.
 

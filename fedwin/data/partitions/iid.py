@@ -7,7 +7,7 @@ from fedwin.data.partitions.pack import check_counts
 from fedwin.data.rng import generator
 
 
-@PARTITIONS.register("iid")
+@PARTITIONS.register("iid", paper="mcmahan2017communication")
 def iid(dataset: Dataset, num_clients: int, seed: int, *, equal: bool = False) -> Partition:
     """Assigns a permutation of the N examples to the clients, floor(N / K) to each.
 

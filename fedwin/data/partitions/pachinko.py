@@ -11,7 +11,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import Positive, PositiveInt
 
 
-@PARTITIONS.register("pachinko")
+@PARTITIONS.register("pachinko", paper="reddi2021adaptive")
 def pachinko(
     dataset: Dataset,
     num_clients: int,

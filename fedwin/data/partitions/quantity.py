@@ -11,7 +11,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveInt
 
 
-@PARTITIONS.register("quantity")
+@PARTITIONS.register("quantity", paper="li2022niid")
 def quantity(
     dataset: Dataset, num_clients: int, seed: int, *, classes: PositiveInt, bins: PositiveInt | None = None
 ) -> Partition:

@@ -8,7 +8,7 @@ from fedwin.data.rng import generator
 from fedwin.registry.ranges import PositiveInt
 
 
-@PARTITIONS.register("shards")
+@PARTITIONS.register("shards", paper="mcmahan2017communication")
 def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: PositiveInt = 2) -> Partition:
     """Sorts examples by label, cuts K s shards of m = floor(N / (K s)) examples, gives s random ones to each client.
 

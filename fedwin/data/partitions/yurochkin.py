@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
-@PARTITIONS.register("yurochkin")
+@PARTITIONS.register("yurochkin", paper="yurochkin2019bayesian")
 def yurochkin(
     dataset: Dataset,
     num_clients: int,
