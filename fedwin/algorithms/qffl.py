@@ -7,7 +7,7 @@ weighting=uniform here. With uniform draws, weighting=samples is the objective w
 
 F_i costs one forward pass over the client's examples per round, with the training-time preprocessing; weight decay is
 part of it where it is part of the loss. 1e-10 is added to F_i, as in the released code. With a learning-rate schedule,
-L follows the rate of the round.
+L follows the rate of the round. F_i must not be negative, as it may be with `--loss=wsm`.
 """
 
 import jax.numpy as jnp
