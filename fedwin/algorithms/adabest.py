@@ -58,8 +58,8 @@ def adabest(
         x <- x + server_lr (a^t + beta (a^t - a^{t-1}) - x)
 
     Args:
-      mu: weight of the client's last step in its estimate.
-      beta: extrapolation of the server (1 is for tests only).
+      mu: weight of the client's last step in its estimate; the code of its first author has mu (mean N) / N_i.
+      beta: extrapolation of the server, 0.98 in that code (1 is for tests only).
       eval_model: 'server' evaluates x, 'average' a^t; with mu = 0, server_lr = 1 they are z and x of fedacg:beta=0.
 
     Source: Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, 2022,

@@ -33,7 +33,7 @@ def fedacg(
 
     Args:
       lam: momentum of the server and length of the look-ahead.
-      beta: strength of the pull toward z, on f_i + beta/2 ||y - z||^2.
+      beta: strength of the pull toward z, on f_i + beta/2 ||y - z||^2; the released code omits the 1/2.
 
     Source: Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, 2024,
     https://arxiv.org/abs/2201.03172.
