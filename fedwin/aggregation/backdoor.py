@@ -73,7 +73,7 @@ def backdoor(
       share: share of an attacker's examples that are poisoned; 0 means no attack.
       size: side of the square in pixels.
       boost: factor of the steps that attackers send; the number of a round's clients divided by that of its attackers
-        makes the attackers' mean the new model (model replacement).
+        makes the attackers' mean the new model (model replacement), if weights are equal and honest steps cancel.
       start: number of rounds before the attack.
       stop: number of rounds until the attack ends, after which attackers are honest; none: it does not end.
 
