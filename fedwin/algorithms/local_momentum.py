@@ -37,7 +37,7 @@ def local_momentum(
         x   <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      momentum: momentum of the local steps.
+      momentum: momentum of the local steps; `--client_momentum` is a second one, on top of it, and also persists.
 
     Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964,
     https://doi.org/10.1016/0041-5553(64)90137-5.
