@@ -80,7 +80,7 @@ def fedmuon_bc(
         M_i <- beta M_i + (1 - beta) g(y),   y <- y - lr U V^T,   M_i = C_i at first, and C_i <- M_i at the end
         x <- x + server_lr sum_i p_i (y_i - x),   C <- C + (1/K) sum_{i in S} (C_i+ - C_i)
 
-    The spectral norm of a step is the learning rate, regardless of the gradients. `--weight_decay` is decoupled.
+    The singular values of a step are around the learning rate, whatever the gradients. `--weight_decay` is decoupled.
 
     Args:
       beta: weight of the momentum; the paper's alpha is 1 - beta.
