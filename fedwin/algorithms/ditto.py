@@ -1,8 +1,8 @@
 """Ditto: every client trains a personal model that is pulled toward the server's.
 
 Both models take the same mini-batches, and x is the received model during the whole round, as in the paper's Algorithm
-1 (with s = r) and in the authors' code. x is FedAvg's: lam = 0 makes v_i purely local models, a large lam keeps them at
-x. v_i is never sent, so bounds on the step (`--wrap=clip`) do not apply to it.
+1 (with s = r) and in the authors' code. x is FedAvg's: lam = 0 makes v_i purely local models, a large lam keeps them
+near x. v_i is never sent, so bounds on the step (`--wrap=clip`) do not apply to it.
 
 The released code also searches lam in {0.1, 1, 2} by the validation loss in every step (`dynamic_lam`), which is not
 implemented.
@@ -37,7 +37,7 @@ def ditto(
     has not taken part has the server's.
 
     Args:
-      lam: strength of the pull toward the server model.
+      lam: strength of the pull toward the server model; above 2 / lr, steps overshoot and personal models diverge.
       first: v_i before the first participation, 'initial' (x^0, as in the released code) or 'received' (the server
         model of that round).
 
