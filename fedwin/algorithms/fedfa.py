@@ -1,7 +1,7 @@
 """FedFA: feature anchors, one per class, align the clients' feature extractors and classifiers.
 
 h is the input of the last layer. The losses use the received A during the whole round. Averages over rounds (IMA,
-WIMA) do not include the anchors.
+WIMA) do not include the anchors. By default, the losses begin in the rounds of IMA's code, later than in FedFA's.
 """
 
 import dataclasses
@@ -172,7 +172,7 @@ def fedfa(
       lam: weight of the anchor loss.
       beta: memory of the anchors; 1 keeps them constant.
       anchor_from: first round (0-based, or a fraction of the rounds) with the anchor loss; 0 in FedFA's repository.
-      calibrate_from: first round with calibration; none = the first round after a quarter of the run.
+      calibrate_from: first round with calibration, 0 in FedFA's repository; none = the first after a quarter of them.
       calibrate_lr: learning rate of the classifier's Adam.
       divide: divisor of an epoch's class means: 'all' batches, or those in which the class is 'present'.
 
