@@ -172,7 +172,7 @@ def fedfa(
       lam: weight of the anchor loss.
       beta: memory of the anchors; 1 keeps them constant.
       anchor_from: first round (0-based, or a fraction of the rounds) with the anchor loss; 0 in FedFA's repository.
-      calibrate_from: first round with calibration, 0 in FedFA's repository; none = the first after a quarter of them.
+      calibrate_from: first round with calibration, 0 in FedFA's repository; none = after a quarter of the rounds.
       calibrate_lr: learning rate of the classifier's Adam.
       divide: divisor of an epoch's class means: 'all' batches, or those in which the class is 'present'.
 

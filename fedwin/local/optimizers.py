@@ -61,7 +61,7 @@ def muon(weight_decay: float = 0.0, matrix_lr: float = 1.0, **options) -> optax.
         M <- beta M + (1 - beta) g,   y <- y - lr matrix_lr (sqrt(max(1, outputs / inputs)) U V^T + weight_decay y)
 
     U V^T are singular vectors of Nesterov's beta M + (1 - beta) g, after five Newton-Schulz steps; optax corrects the
-    bias of step t: beta M / (1 - beta^(t+1)) + (1 - beta) g / (1 - beta^t). Jordan's first and last layers have Adam.
+    bias of step t: beta M / (1 - beta^(t+1)) + (1 - beta) g / (1 - beta^t). Jordan's first and last layers use Adam.
 
     Args:
       weight_decay: decoupled weight decay of all parameters.
