@@ -4,6 +4,7 @@ A `ClientTable` stores one row per client, in full or for the clients that have 
 rows that one dispatch needs (`RunState.table`), which `load` puts there and `write_back` takes from there.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -202,13 +203,16 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
 
 def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> PyTree:
     """Returns the initial rows of clients [n], tree of [n, ...], in separate buffers."""
-
-    def stacked(params, ids, key):
-        # A copy, because jit may return one and the same buffer for outputs that are equal.
-        return tree.copy(jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key))
-
     options = jax_config.compiler_options()
-    return jax.jit(stacked, out_shardings=shardings, compiler_options=options)(params, ids, init_key)
+    make = jax.jit(_stacked(algorithm.client_init), out_shardings=shardings, compiler_options=options)
+    return make(params, ids, init_key)
+
+
+@functools.lru_cache(1)
+def _stacked(client_init: Callable) -> Callable:
+    """Returns (params, ids [n], key) -> rows; one function, which jit compiles once for all seeds of a run."""
+    # A copy, because jit may return one and the same buffer for outputs that are equal.
+    return lambda *args: tree.copy(jax.vmap(client_init, (None, 0, None))(*args))
 
 
 def row_shapes(algorithm: Algorithm, params) -> PyTree:
@@ -223,8 +227,7 @@ class InitialRows:
         self.shapes = row_shapes(algorithm, params)
         self.layout = record_layout(self.shapes)
         self.params, self.init_key, self.batch = jax.tree.map(jnp.copy, params), init_key, batch
-        make = jax.vmap(algorithm.client_init, (None, 0, None))
-        self._make = jax.jit(make, compiler_options=jax_config.compiler_options())
+        self._make = jax.jit(_stacked(algorithm.client_init), compiler_options=jax_config.compiler_options())
 
     def tree(self, fields: Sequence[AnyArray]) -> PyTree:
         """Returns arrays, one per leaf of a row, as a tree of rows."""

@@ -103,14 +103,17 @@ def test_the_phases_of_a_round_get_different_keys():
 def test_initial_states_are_drawn_from_init_key():
     fed = federations.federation(clients=2)
     model = federations.network().init(jax.random.key(0))
+    traced = []
     algorithm = core.algorithm(
         client=None,
         server=None,
         init=lambda params, key: (jax.random.key_data(key), 0.0),
-        client_init=lambda params, id, key: jax.random.key_data(key),
+        client_init=lambda params, id, key: traced.append(id) or jax.random.key_data(key),
     )
     base, own = jax.random.key(1), jax.random.key(2)
+    engine.init(algorithm, {}, model, fed.num_clients, base, base)
     run = engine.init(algorithm, {}, model, fed.num_clients, base, own)
+    assert len(traced) == 1  # another seed compiles nothing
     np.testing.assert_array_equal(run.state[0], jax.random.key_data(own))
     assert not run.state[1].weak_type  # or a second round would be compiled again
     np.testing.assert_array_equal(run.table, [jax.random.key_data(own)] * 2)
