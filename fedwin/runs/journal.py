@@ -72,7 +72,7 @@ class Journal:
       steady: rounds and seconds of the dispatches that compiled nothing.
       diverged_at: the round whose loss was not finite, or None.
       stopped_at: the round after which a callback stopped the seed, or None.
-      lines: the evaluations of this process.
+      latest: the newest evaluation of this process, [] before the first.
       saved_round: round of the newest checkpoint that this process saved, or None.
     """
 
@@ -98,7 +98,7 @@ class Journal:
         self.diverged_at: int | None = saved.get("diverged_at")
         self.stopped_at: int | None = saved.get("stopped_at")
         self.callbacks, self.privacy, self.simulated, self.stop = callbacks, privacy, simulated, stop
-        self.lines: list[Line] = []
+        self.latest: list[Line] = []
         self.saved_round: int | None = None
 
     @property
@@ -141,7 +141,7 @@ class Journal:
                 self.metrics_log.write_clients(self.seed, after, clients.table)
         if self.privacy is not None:
             line["epsilon"] = self.privacy.epsilon(after)
-        self.lines.append(line)
+        self.latest = [line]
         if self.metrics_log is not None:
             self.metrics_log.write(line)
         return self.callbacks is not None and self.callbacks.evaluated(line)
@@ -259,7 +259,7 @@ class Journal:
 
     def progress_note(self, completed: int, loss: float) -> str:
         """Returns the training loss after some rounds and the latest accuracies for the progress line."""
-        return progress_note(completed, loss, self.lines[-1:])
+        return progress_note(completed, loss, self.latest)
 
 
 def progress_note(completed: int, loss: float, latest: Sequence[Line]) -> str:

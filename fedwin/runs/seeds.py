@@ -326,7 +326,7 @@ class GroupJournal(Journal):
     def progress_note(self, completed: int, loss: float) -> str:
         """Returns the text of the progress line, means over the seeds that have not ended."""
         journals = (self.active or self.members).values()
-        return progress_note(completed, loss, [journal.lines[-1] for journal in journals if journal.lines])
+        return progress_note(completed, loss, [line for journal in journals for line in journal.latest])
 
 
 class GroupCohorts:

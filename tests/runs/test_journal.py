@@ -88,7 +88,7 @@ def test_a_fork_does_not_count_its_first_evaluation_which_is_of_its_parents_mode
 def test_clients_that_report_no_loss_have_none():
     found = journal()
     found.record(0, DispatchOutcome({}, {"model": {"loss": np.ones(1)}}, np.ones(1, bool), 1))
-    assert found.lines[0]["train_loss"] is None and found.diverged_at is None
+    assert found.latest[0]["train_loss"] is None and found.diverged_at is None
 
 
 def test_empty_rounds_are_those_until_a_seed_ends():
