@@ -70,6 +70,15 @@ class MetricsLog:
         self.path = self.directory / "metrics.jsonl"
         self._file = AppendFile(self.path)
         self._events: dict[int, EventFile] = {}
+        # The lines as they were read; None: they are not known.
+        self._read: list[Line] | None = None
+
+    def _written(self) -> list[Line]:
+        """Returns all lines; the file is read once until a line is written."""
+        if self._read is None:
+            self._file.close()  # writes what is in its buffer
+            self._read = read_lines(self.path)
+        return self._read
 
     def _remove_summary(self) -> None:
         """Removes the files that describe other evaluations once these change; the run writes them at its end."""
@@ -79,12 +88,14 @@ class MetricsLog:
 
     def lines(self, seed: int) -> list[Line]:
         """Returns the evaluations of a seed that have been written."""
-        return [line for line in read_lines(self.path) if line["seed"] == seed]
+        return [line for line in self._written() if line["seed"] == seed]
 
     def truncate_after(self, seed: int, round: int) -> None:
-        """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line."""
-        self._file.close()
-        written = read_lines(self.path)
+        """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line.
+
+        The files of a finished run without such evaluations stay as they are.
+        """
+        written = self._written()
         lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
         own = [line for line in lines if line["seed"] == seed]
         kept = {client_file(self.directory, seed, line["round"]): line["clients"] for line in own if "clients" in line}
@@ -93,6 +104,9 @@ class MetricsLog:
                 if digest_of(path.read_bytes()) == digest:
                     continue
             raise UserError(f"{path} is gone or damaged; restore it, or run again in another --out_dir.")
+        if len(lines) == len(written) and (self.directory / SUMS).is_file():
+            return
+        self._read = lines
         if len(lines) < len(written):
             self._remove_summary()
         for path in set(client_file(self.directory, seed, 0).parent.glob("*")).difference(kept):
@@ -113,7 +127,7 @@ class MetricsLog:
 
     def write(self, line: Line) -> None:
         """Appends one evaluation, with its seed and round."""
-        line = json_value(line)
+        line, self._read = json_value(line), None
         self._remove_summary()
         self._file.write(json.dumps(line).encode() + b"\n")
         self._events_of(line["seed"]).add(line)

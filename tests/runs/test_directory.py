@@ -77,8 +77,10 @@ def test_an_altered_file_is_refused_in_one_line_by_every_reader(copied, name):
 def test_files_of_an_unfinished_run(copied):
     """No checksums; a summary and checksums end with the evaluations that they describe."""
     log, written = MetricsLog(copied), read_lines(copied / "metrics.jsonl")
+    inode = (copied / "metrics.jsonl").stat().st_ino
     log.truncate_after(1, 12)
     assert (copied / "summary.json").exists() and (copied / "SHA256SUMS").exists()
+    assert (copied / "metrics.jsonl").stat().st_ino == inode  # it was not written again
     log.truncate_after(1, 11)
     assert not (copied / "summary.json").exists() and not (copied / "SHA256SUMS").exists()
     refused("not finished; the same command resumes it", directories.verified_summary, copied)
