@@ -1,13 +1,14 @@
 """Flags of `fedwin train`: one for each field of Config."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
 from fedwin.errors import UserError
-from fedwin.runs.config import GROUPS, Config, default_of
+from fedwin.runs.config import GROUPS, Config, default_of, stored
 
 from . import flag_errors
 
@@ -60,6 +61,7 @@ def given_fields() -> set[str]:
     return {name for name in names if flag_of(name) in flags.FLAGS and flags.FLAGS[flag_of(name)].present}
 
 
+@functools.cache
 def fields() -> dict[str, dataclasses.Field]:
     """Returns flag -> field."""
     return {flag_of(field.name): field for field in dataclasses.fields(Config)}
@@ -69,7 +71,6 @@ def read(field: dataclasses.Field, text: str) -> Any:
     """Returns the value of a field, not of a list, as its flag parses it; raises UserError for text of another type."""
     kind = type(default_of(field))
     try:
-        value: Any = flags.BooleanParser().parse(text) if kind is bool else kind(text)
-        return getattr(Config(**{field.name: value}), field.name)
+        return stored(field, flags.BooleanParser().parse(text) if kind is bool else kind(text))
     except ValueError as error:
         raise UserError(flag_errors.message(f"flag --{flag_of(field.name)}={text}: {error}")) from error

@@ -298,16 +298,8 @@ class Config(
         return super().__new__(cls)
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):  # equal values have equal hashes
-            value = getattr(self, field.name)
-            value = value.item() if isinstance(value, np.generic) else value
-            if isinstance(value, (list, tuple)):  # a list that nobody else changes
-                value = [_integer(item) if field.name in INTEGER_LISTS else item for item in value]
-            elif field.name == "local_epochs":  # a whole number is stored as an integer
-                value = int(value) if isinstance(value, float) and value.is_integer() else value
-            elif type(field.default) is float and type(value) is int and abs(value) <= MOST:
-                value = float(value)
-            object.__setattr__(self, field.name, value)
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, stored(field, getattr(self, field.name)))
 
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; choices are checked when they are built."""
@@ -367,6 +359,16 @@ class Config(
         """Returns the fields that affect results, resolved, JSON data: all but the operational ones."""
         config = self.resolved()
         return {f.name: getattr(config, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
+
+
+def stored(field: dataclasses.Field, value: Any) -> Any:
+    """Returns a value as Config stores it in a field: equal values have equal hashes."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, (list, tuple)):  # a list that nobody else changes
+        return [_integer(item) if field.name in INTEGER_LISTS else item for item in value]
+    if field.name == "local_epochs":  # a whole number is stored as an integer
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+    return float(value) if type(field.default) is float and type(value) is int and abs(value) <= MOST else value
 
 
 def _integer(value: Any) -> object:
