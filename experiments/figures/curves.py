@@ -103,8 +103,9 @@ def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
       UserError: the evaluations have no such number.
     """
     found: dict[int, dict[int, float]] = {}
+    wanted = set(rounds.tolist())
     for line in source.lines:
-        if line["round"] not in rounds:
+        if line["round"] not in wanted:
             continue
         value = line["bytes_down"] + line["bytes_up"] if x == "bytes" and "bytes_up" in line else line.get(x)
         if value is None:
