@@ -71,7 +71,8 @@ def curve(source: Series, metric: str = "accuracy", every: int = 1) -> tuple[np.
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
     seeds = by_seed(source, metric).values()
-    shown = [[(round, own[round]) for round in own if round > max(max(own) - last, 0)] for own in seeds]
+    starts = [max(max(own) - last, 0) for own in seeds]
+    shown = [[pair for pair in own.items() if pair[0] > start] for own, start in zip(seeds, starts)]
     if not all(shown):
         remedy = "it diverged before one: leave it out" if source.diverged else "continue the run"
         raise UserError(f"'{source.label}' has no evaluation after a round yet; {remedy}.")
