@@ -285,6 +285,7 @@ class Search:
             if point_of(self.space, self.optuna.trial.FixedTrial(other.params)) == point:
                 trial.set_user_attr(PRUNED_AT, other.user_attrs[PRUNED_AT])
         pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
+        pruning.may_stop = self.settings.pruner != "none"
         state = self.optuna.trial.TrialState
         try:
             summary = fedwin.run(config, on_eval=pruning)
