@@ -24,7 +24,7 @@ import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.files import digest_of, replace_bytes, writing
-from fedwin.residence.blockwise import AnyArray, Lazy, Picked
+from fedwin.residence.blockwise import BLOCK_BYTES, AnyArray, Lazy, Picked
 from fedwin.tree import PyTree
 
 # Arrays [n, ...] of n records, one per field.
@@ -140,8 +140,9 @@ class SnapshotLeaf(Lazy):
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         rows = np.zeros((stop - start, *self.shape[1:]), self.dtype)
-        for n in range(start, stop):  # one by one: the other fields take no memory
-            rows[n - start] = self.snapshot.read(np.array([n]))[self.number][0]
+        step = max(1, BLOCK_BYTES // self.snapshot.layout.nbytes)
+        for n in range(0, stop - start, step):  # a block at a time: the other fields take little memory
+            rows[n : n + step] = self.snapshot.read(slice(start + n, min(start + n + step, stop)))[self.number]
         return rows
 
 
