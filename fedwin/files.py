@@ -88,11 +88,12 @@ class AppendFile:
             self._file.write(data)
 
     def flush(self) -> None:
-        """Writes the buffer to disk."""
+        """Writes the buffer to disk, and closes the file."""
         if self._file is not None:
             with self._closed_on_failure():
                 self._file.flush()
                 os.fsync(self._file.fileno())
+            self.close()
 
     def close(self) -> None:
         """Closes the file."""

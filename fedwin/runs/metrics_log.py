@@ -159,7 +159,8 @@ class EventFile(AppendFile):
     def _opened(self) -> BinaryIO:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = super()._opened()
-        file.write(_record(Event(wall_time=time.time(), file_version="brain.Event:2")))
+        if not file.tell():
+            file.write(_record(Event(wall_time=time.time(), file_version="brain.Event:2")))
         return file
 
     def rewrite(self, lines: list[Line]) -> None:
