@@ -62,6 +62,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     metric, curves = result["metric"], result["curves"]
     scaled = [style.scaled(metric, curve["values"]) for curve in curves]
     labels = list(dict.fromkeys(curve["label"] for curve in curves))
+    short = dict(zip(labels, style.short(labels), strict=True))
     colors = {label: look["color"] for label, look in zip(labels, style.looks(labels), strict=True)}
     looks = [colors[curve["label"]] for curve in curves]
     axis_name = style.axis_of(metric, "")
@@ -75,7 +76,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         for curve, values, color in zip(curves, scaled, looks, strict=True):
             who = f"{len(values)} clients" if curve["seen"] else f"{len(values)} unseen clients"
             mean = float(style.scaled(metric, curve["mean"]))
-            label = f"{style.short(curve['label'])}, {who}, mean {mean:.{1 if style.is_share(metric) else 3}f}"
+            label = f"{short[curve['label']]}, {who}, mean {mean:.{1 if style.is_share(metric) else 3}f}"
             rank = (np.arange(len(values)) + 0.5) * style.PERCENT / len(values)
             dash = "-" if curve["seen"] else "--"
             ranks.plot(rank, values, dash, color=color, linewidth=1.4, drawstyle="steps-mid", label=label)

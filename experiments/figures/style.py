@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwin.callbacks.scores import WORDS, is_share, title_of
+from fedwin.callbacks.scores import WORDS, cut, is_share, title_of
 from fedwin.errors import UserError, escape
 from fedwin.files import writing
 
@@ -62,9 +62,9 @@ LOST: Any = {"linestyle": "none", "marker": "x", "markersize": 7, "markeredgewid
 NOT_TO_SCALE = "diverged, or near chance: not to scale"
 
 
-def short(text: str) -> str:
-    """Returns a label of at most LONGEST characters; a longer one ends in `...`."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+def short(labels: Sequence[str]) -> list[str]:
+    """Returns labels of at most LONGEST characters, with `...` in longer ones."""
+    return cut(labels, LONGEST)
 
 
 def look(number: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:

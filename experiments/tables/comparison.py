@@ -235,11 +235,11 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
         _draw_interval(left, height, row.score, row.shown, own, "diverged")
         if row.difference is not None:
             _draw_interval(right, height, row.difference, row.shown, own, "no pair")
-    left.set_yticks(range(len(methods)), [style.short(method) for method in methods])
+    left.set_yticks(range(len(methods)), style.short(methods))
     left.set(xlabel=style.axis_of(metric := rows[0].metric), ylabel="method", ylim=(len(methods) - 0.4, -0.6))
     right.axvline(0, color="0.4", linewidth=0.8, linestyle="--")
-    first, *others = dict.fromkeys(row.reference for row in rows)
-    reference = "the first method on the same data" if others else style.short(first)
+    several = len({row.reference for row in rows}) > 1
+    reference = "the first method on the same data" if several else style.short(methods)[0]
     points = " (percentage points)" if scores.is_share(metric) else ""
     right.set(xlabel=f"paired difference{points}\nto the model of {reference}")
     if points:

@@ -73,7 +73,7 @@ def _title(
     if bars and any(interval.half_width is not None for interval in results.values()):
         over += INTERVAL
     over += more
-    best = f"best: {style.short(', '.join(order[0]))}" if order else "every run diverged"
+    best = f"best: {style.short([', '.join(values) for values in order])[0]}" if order else "every run diverged"
     figure.suptitle(f"{scale.name}, {over}; {best}", fontsize="medium")
 
 
@@ -108,7 +108,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     if numeric and values[0] > 0 and values[-1] / values[0] >= LOGARITHMIC_FROM:
         axis.set_xscale("log")
     axis.set_xticks([], minor=True)
-    axis.set_xticks(list(place.values()), [style.short(value) for (value,) in place])
+    axis.set_xticks(list(place.values()), style.short([value for (value,) in place]))
     if not numeric:
         style.slant(axis)
     axis.set(xlabel=config_flags.flag_of(field), ylabel=scale.name)
@@ -138,10 +138,10 @@ def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]
     if order:
         corner = below.index(order[0][1]) - 0.48, left.index(order[0][0]) - 0.48
         axis.add_patch(Rectangle(corner, 0.96, 0.96, fill=False, edgecolor=style.BEST, linewidth=3))
-    axis.set_xticks(range(len(cells)), map(style.short, below))
+    axis.set_xticks(range(len(cells)), style.short(below))
     if not _numeric(cells):
         style.slant(axis)
-    axis.set_yticks(range(len(rows)), map(style.short, left))
+    axis.set_yticks(range(len(rows)), style.short(left))
     axis.set(xlabel=config_flags.flag_of(across), ylabel=config_flags.flag_of(down))
     figure.colorbar(image, ax=axis, label=scale.name)
     _title(figure, results, order, scale)
@@ -157,7 +157,7 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         frame = {} if place else {"edgecolor": style.BEST, "linewidth": 2}
         axis.barh(place, mean, xerr=half, color=color, capsize=2, **frame)
         axis.text(mean + (half or 0), place, f" {mean:.{scale.digits}f}", va="center", fontsize=8)
-    axis.set_yticks(range(len(shown)), [style.short(label) for label in labels])
+    axis.set_yticks(range(len(shown)), style.short(labels))
     axis.set(xlabel=scale.name, ylabel=", ".join(map(config_flags.flag_of, axes)))
     axis.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     axis.margins(x=0.1)
@@ -206,7 +206,7 @@ def draw_search(
         # Invisible points extend the axis to the values of diverged runs.
         panel.plot(list(place.values()), [min(means.values(), default=0)] * len(place), alpha=0)
         if hasattr(distribution, "choices"):
-            panel.set_xticks(panel.get_xticks(), [style.short(tick.get_text()) for tick in panel.get_xticklabels()])
+            panel.set_xticks(panel.get_xticks(), style.short([tick.get_text() for tick in panel.get_xticklabels()]))
             panel.margins(x=0.25)
             style.slant(panel)
         elif distribution.log:
@@ -222,7 +222,7 @@ def draw_search(
     diverged = len(intervals) - len(means)
     title = f"{scale.name}; {len(trials)} trials, {len(pruned)} pruned" + (f", {diverged} diverged" if diverged else "")
     if ranked:
-        title += f"\nbest: {style.short(ranked[0])}: {scores.number(means[ranked[0]], scale.digits)}"
+        title += f"\nbest: {style.short(ranked)[0]}: {scores.number(means[ranked[0]], scale.digits)}"
     figure.suptitle(title, fontsize="medium")
     style.save(figure, path)
 

@@ -77,6 +77,17 @@ class RunSummary(Summary):
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
+def cut(texts: Sequence[str], width: int) -> list[str]:
+    """Returns texts of at most `width` characters: longer ones lack their end, or the middle if that confuses fewer.
+
+    >>> cut(["fedprox:mu=0.1", "fedprox:mu=0.2"], 12), cut(["fedprox:mu=0.1", "fedavg"], 12)
+    (['fedpr...=0.1', 'fedpr...=0.2'], ['fedprox:m...', 'fedavg'])
+    """
+    fitted = lambda text, end: text if len(text) <= width else f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
+    ways = [[fitted(text, end) for text in texts] for end in (0, (width - 3) // 2)]
+    return max(ways, key=lambda way: len(set(way)))
+
+
 def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
     """Returns rows as aligned columns for the terminal; the widest columns are cut until a line fits.
 
@@ -92,8 +103,8 @@ def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > NARROWEST:
         widths[widths.index(max(widths))] -= 1
-    cut = lambda cell, width: cell if len(cell) <= width else cell[: width - 3] + "..."
-    lines = ["  ".join(cut(cell, w).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+    columns = [[cell.ljust(w) for cell in cut(column, w)] for column, w in zip(zip(*rows), widths)]
+    lines = ["  ".join(row).rstrip() for row in zip(*columns)]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
