@@ -178,7 +178,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         note = f" ({seeds}{', band: 1 std' if clear else ''})" if seeds else ""
         axis.set(xlabel=AXES[result.get("x", "round")] + note, ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, count + len(lost) + bool(ended) + (result["target"] is not None))
+        style.legend(axis)
     return figure
 
 

@@ -25,11 +25,7 @@ LOOKS: dict[str, dict[str, str]] = {
 
 @probing.in_precision
 def compute(
-    trained: TrainedModel,
-    ends: Mapping[str, Any],
-    s: Sequence[float] | None = None,
-    *,
-    count: int = 0,
+    trained: TrainedModel, ends: Mapping[str, Any], s: Sequence[float] | None = None, *, count: int = 0
 ) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 

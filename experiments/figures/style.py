@@ -47,7 +47,7 @@ WIDTH, HEIGHT = 4.4, 3.2
 DPI = 160
 # Smallest range of an accuracy axis, in percentage points.
 LEAST_SPAN = 2.0
-# Most entries of a legend inside the axes.
+# Most lines of a legend inside the axes.
 INSIDE = 4
 # Fonts and lines of panels.
 STYLE = pathlib.Path(__file__).parent / "panels.mplstyle"
@@ -271,16 +271,18 @@ def widened(low: float, high: float) -> tuple[float, float]:
     return low - more, high + more
 
 
-def legend(axis, entries: int) -> None:
-    """Adds a legend: one of few entries inside the axes, a long one below."""
+def legend(axis) -> None:
+    """Adds a legend: one of few lines inside the axes, a long one below, for which the figure grows."""
     pairs = zip(*axis.get_legend_handles_labels(), strict=True)
     handles, names = zip(*sorted(pairs, key=lambda pair: pair[1] == NOT_TO_SCALE), strict=True)
-    labels = [wrapped(name, LONGEST) for name in names]
-    if entries <= INSIDE:
+    labels = [wrapped(name, int(10 * axis.figure.get_figwidth() - 17)) for name in names]  # two fit beside each other
+    lines = sum(label.count("\n") + 1 for label in labels)
+    if lines <= INSIDE:
         axis.legend(handles, labels, loc="best")
     else:
         # Outside, so that the layout keeps it clear of the axis label, which may have two lines.
         axis.figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+        axis.figure.set_figheight(axis.figure.get_figheight() + 0.17 * max(lines / 2 - INSIDE, 0))
 
 
 def within_percent(axis, way: str) -> None:

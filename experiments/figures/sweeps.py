@@ -154,5 +154,5 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         note = f"\n({seeds}, bars: 1 std)" if seeds else ""
         axis.set(xlabel=f"{result['parameter']}{note}", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, len(result["methods"]) + bool(marked))
+        style.legend(axis)
     return figure

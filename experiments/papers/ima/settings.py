@@ -54,15 +54,7 @@ EARLIER = 0.05
 START = 0.75
 
 
-def averaging(
-    name: str,
-    label: str,
-    *,
-    window: int = 5,
-    start: float = START,
-    more: str = "",
-    **about,
-) -> Variation:
+def averaging(name: str, label: str, *, window: int = 5, start: float = START, more: str = "", **about) -> Variation:
     """Returns a variant that averages.
 
     Args:
