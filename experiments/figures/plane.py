@@ -117,8 +117,8 @@ def _marker(number: int, role: str) -> dict[str, Any]:
         # The dark edge makes the white cross visible in the legend.
         return {"marker": "X", "color": "white", "markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.9}
     return {
-        "marker": style.MARKERS[1 + number % 5],
-        "color": style.VARIATIONS[(3 + number) % len(style.VARIATIONS)],
+        "marker": "PsDvo"[number % 5],
+        "color": style.VARIATIONS[(number - 1) % len(style.VARIATIONS)],
         "markersize": 7.5,
         **edge,
     }
