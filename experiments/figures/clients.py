@@ -64,6 +64,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     labels = list(dict.fromkeys(curve["label"] for curve in curves))
     short = dict(zip(labels, style.short(labels), strict=True))
     colors = {label: look["color"] for label, look in zip(labels, style.looks(labels), strict=True)}
+    if len(set(colors.values())) < len(labels):  # nothing but colors distinguishes these lines
+        palette = (*style.VARIATIONS, *style.COLORS)
+        colors = {label: style.look(number, palette)["color"] for number, label in enumerate(labels)}
     looks = [colors[curve["label"]] for curve in curves]
     axis_name = style.axis_of(metric, "")
     with style.panels(path, title, 1, 2, height=style.HEIGHT + 0.22 * -(-len(curves) // 2)) as (figure, grid):

@@ -137,16 +137,16 @@ def table(count, unseen=0):
 
 def test_clients_are_sorted_and_unseen_ones_are_apart(tmp_path):
     first, second = table(30, unseen=10), table(12)
-    found = clients.compute({"a": first, "b": second})
+    found = clients.compute({"mime": first, "b": second})
     assert [(curve["label"], curve["seen"], len(curve["values"])) for curve in found["curves"]] == [
-        ("a: model", True, 20), ("a: model", False, 10), ("a: wima5", True, 20), ("a: wima5", False, 10),
-        ("a: model.finetune", True, 20),
+        ("mime: model", True, 20), ("mime: model", False, 10), ("mime: wima5", True, 20), ("mime: wima5", False, 10),
+        ("mime: model.finetune", True, 20),
         ("b: model", True, 12), ("b: wima5", True, 12), ("b: model.finetune", True, 12),
     ]  # fmt: skip
-    curve = found["curves"][1]
+    curve, ranks = found["curves"][1], clients.draw(found, None, "").axes[1].lines
     assert curve["values"] == sorted(first["model.accuracy"][20:]) and curve["mean"] == np.mean(curve["values"])
     one = clients.compute({"a": first, "b": second}, "loss", ["wima5"])
-    assert [curve["label"] for curve in one["curves"]] == ["a", "a", "b"]
+    assert [curve["label"] for curve in one["curves"]] == ["a", "a", "b"] and len({l.get_color() for l in ranks}) == 6
     drawn(one, tmp_path)
     refused("readouts=wima6 must be one of .* Did you mean 'wima5'", clients.compute, {"a": table(3)}, models=["wima6"])
     refused("no run has the metric 'error'. Available: accuracy, loss", clients.compute, {"a": table(3)}, "error")
