@@ -50,14 +50,14 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             std = style.scaled(metric, method["std"])
             axis.barh(number, std.mean(), height=0.65, color=look["color"], alpha=0.8)
             if len(std) > 1:
-                axis.plot(std, np.full(len(std), number), "o", color="black", markersize=3, alpha=0.7)
+                axis.plot(std, np.full(len(std), number), "o", color="black", markersize=4, markeredgecolor="white")
             level = float(style.scaled(metric, method["mean"]).mean())
             end = float(np.nan_to_num(std).max())
             longest = max(longest, end)
             text = f"{std.mean():.2f} (mean {level:.1f})" if np.isfinite(std).all() else "diverged"
             axis.annotate(text, (end, number), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
         axis.set_yticks(range(len(methods)), names)
-        axis.invert_yaxis()
+        axis.set_ylim(len(methods) - 0.4, -0.6)
         unit = "points" if style.is_share(metric) else metric
         seeds = style.mean_of(len(method["std"]) for method in methods)
         note = f"\n({seeds}, dots: seeds)" if seeds else ""
