@@ -177,6 +177,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         seeds = style.mean_of(len(entry["values"]) for entry in result["curves"])
         note = f" ({seeds}{', band: 1 std' if clear else ''})" if seeds else ""
         axis.set(xlabel=AXES[result.get("x", "round")] + note, ylabel=style.axis_of(metric))
+        axis.xaxis.get_major_locator().set_params(integer="x" not in result, min_n_ticks=1)
         axis.grid(alpha=0.3)
         style.legend(axis)
     return figure

@@ -131,6 +131,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                     look = of_run | {"linestyle": dash} | (HOLLOW if place else {})
                     axis.plot(run["rounds"], factor * style.numbers(run[key]), **look)
             axis.set(title=name, xlabel="round")
+            axis.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
             axis.grid(alpha=0.3)
             axis.set_ylim(bottom=0) if not name.startswith("cov") else axis.set_ylim(0, 1.03)
             if len(curves) > 1:

@@ -87,6 +87,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.set_yticks(rows, [str(client) for client in panel["clients"]])
             axis.set(xlabel="examples", ylabel="client", title=style.wrapped(panel["label"], 40))
             axis.set(xlim=(0, 1.02 * left.max()), ylim=(len(rows) - 0.4, -0.6))
+            axis.xaxis.get_major_locator().set_params(integer=True)
         if classes <= NAMED:
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right center", title="class", frameon=False)
