@@ -203,8 +203,8 @@ def draw_search(
         for kind, labels, look in looks:
             shown = [label for label in labels if label in place]
             panel.plot([place[l] for l in shown], [means[l] for l in shown], linestyle="", label=kind, **look)
-        # Invisible points extend the axis to the values of diverged runs.
-        panel.plot(list(place.values()), [min(means.values(), default=0)] * len(place), alpha=0)
+        lost = [value for label, value in place.items() if label in intervals and label not in means]
+        style.mark_lost(panel, lost, style.NEUTRAL, "diverged")
         if hasattr(distribution, "choices"):
             panel.set_xticks(panel.get_xticks(), style.short([tick.get_text() for tick in panel.get_xticklabels()]))
             panel.margins(x=0.25)
