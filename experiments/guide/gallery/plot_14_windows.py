@@ -30,4 +30,6 @@ accuracies = [100 * over_seeds[f"wima{window}"]["accuracy"]["mean"] for window i
 axis.plot(windows, accuracies, "o-", label="mean of W models")
 axis.axhline(100 * over_seeds["model"]["accuracy"]["mean"], color="gray", linestyle="--", label="model")
 axis.set(xlabel="window W (rounds)", ylabel="accuracy of rounds 46 to 60 (%)", xscale="log")
+axis.set_xticks([], minor=True)
+axis.set_xticks(windows, windows)
 axis.legend()

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import fedwin
 from fedwin.runs.metrics_log import read_lines
 
-figure, axis = plt.subplots(figsize=(4.6, 3.2))
+figure, axis = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
 for color, noise in (("#0072B2", 0.6), ("#D55E00", 1.2)):
     config = fedwin.Config(
         partition="dirichlet:alpha=0",
@@ -33,4 +33,4 @@ for color, noise in (("#0072B2", 0.6), ("#D55E00", 1.2)):
         accuracies = [100 * line[readout]["accuracy"] for line in lines]
         axis.plot(spent, accuracies, dash, color=color, label=f"noise {noise}, {readout}")
 axis.set(xlabel="epsilon (delta = 1e-4)", ylabel="test accuracy (%)")
-axis.legend()
+figure.legend(loc="outside lower center", ncols=2)
