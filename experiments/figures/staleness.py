@@ -61,7 +61,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     # A few very old updates would make all others look alike.
     scale = Normalize(0, max(int(np.searchsorted(np.cumsum(counts), 0.95 * total)), 1), clip=True)
     color = lambda age: colormaps["viridis"](scale(age))
-    height = 1.2 + 0.14 * len(result["clients"])
+    height = max(2.4, 1.2 + 0.14 * len(result["clients"]))
     with style.panels(path, title, 1, 2, height=height, gridspec_kw={"width_ratios": (1.7, 1)}) as (figure, grid):
         chart, histogram = grid[0]
         chart.vlines(result["steps"], -0.6, len(result["clients"]) - 0.4, color="0.88", linewidth=0.6, zorder=0)
@@ -69,8 +69,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             for start, arrival, age in spans:
                 chart.barh(row, arrival - start, 0.72, start, color=color(age), edgecolor=color(age), linewidth=0.4)
         chart.set_yticks(range(len(result["clients"])), [str(client) for client in result["clients"]])
-        chart.set(xlabel="simulated time (s); lines: server steps", ylabel="client", xlim=(0, result["end"]))
-        chart.set_ylim(len(result["clients"]) - 0.4, -0.6)
+        chart.set(xlabel="simulated time (s); lines: server steps; colors: staleness", ylabel="client")
+        chart.set(xlim=(0, result["end"]), ylim=(len(result["clients"]) - 0.4, -0.6))
         histogram.bar(ages, counts / total, 0.85, color=[color(age) for age in ages])
         mean = float(ages @ counts / total)
         histogram.axvline(mean, color=style.NEUTRAL, linestyle="--", label=f"mean {mean:.1f}")
