@@ -225,7 +225,7 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     """Draws accuracies and paired differences with their intervals, a row of the picture per method."""
     methods = list(dict.fromkeys(row.method for row in rows))
     readouts = list(dict.fromkeys(row.readout for row in rows))
-    size = (11, 2.2 + INCHES_PER_METHOD * max(len(methods), 3))
+    size = (11, 2.2 + max(INCHES_PER_METHOD, 0.2 * len(readouts)) * max(len(methods), 3))
     figure, (left, right) = style.subplots(1, 2, figsize=size, sharey=True)
     colors = dict(zip(methods, style.row_colors(methods), strict=True))
     for row in sorted(rows, key=lambda row: readouts.index(row.readout)):
