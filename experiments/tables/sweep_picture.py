@@ -105,8 +105,9 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         if results[value].mean is None:
             where = dict(xycoords=("data", "axes fraction"), rotation=90, ha="center", color="0.35")
             axis.annotate("diverged", (place[value], 0.03), **where)
-    if numeric and values[0] > 0 and values[-1] / values[0] >= LOGARITHMIC_FROM:
-        axis.set_xscale("log")
+    positive = [value for value in values if numeric and value > 0]
+    if positive and values[0] >= 0 and positive[-1] / positive[0] >= LOGARITHMIC_FROM:
+        axis.set_xscale("symlog", linthresh=positive[0], linscale=0.5)  # linear from 0 to the smallest other value
     axis.set_xticks([], minor=True)
     axis.set_xticks(list(place.values()), style.short([value for (value,) in place]))
     if not numeric:
@@ -161,6 +162,7 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     axis.set(xlabel=scale.name, ylabel=", ".join(map(config_flags.flag_of, axes)))
     axis.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     axis.margins(x=0.1)
+    axis.spines["right"].set_visible(False)  # numbers may be there
     if not scale.smaller:
         style.within_percent(axis, "x")
     axis.grid(alpha=0.3, axis="x")
