@@ -61,7 +61,7 @@
     const spec = structuredClone(data.charts.curves), log = get("log").checked;
     spec.transform.find((each) => each.window).frame = [1 - get("smooth").value, 0];
     if (log) spec.transform.push({ filter: "datum.lo > 0" });
-    spec.encoding.x.title = data.axes[x];
+    [spec.encoding.x.title, spec.height] = [data.axes[x], Math.max(420, 14 * Math.min(group.names.length, 40) + 150)];
     spec.encoding.color.scale = { domain: group.names, range: group.colors[Number(dark.matches)] };
     for (const { encoding } of [spec, spec.layer[0]]) encoding.y.title = data.metrics[metric]?.label;
     spec.encoding.y.scale = log ? { type: "log" } : { zero: false };
