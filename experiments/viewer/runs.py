@@ -18,7 +18,7 @@ from fedwin.runs.config import Config
 
 from .. import records
 from ..cli import command_line
-from ..figures import clients, curves, sources
+from ..figures import clients, curves, sources, style
 from ..records import DEFAULTS, Json, Record, run_directories
 from ..reproduction.results import ALWAYS, rounded
 
@@ -274,8 +274,8 @@ def _bins(values: np.ndarray, title: str, metric: str) -> Sequence[Json]:
     low, high = (0.0, 100.0) if is_share(metric) else (float(values.min()), float(values.max()))
     counts, edges = np.histogram(values, BINS, (low, high if high > low else low + 1))
     percentile = 90 if is_lower(metric) else 10
-    worst = np.percentile(values, percentile)
-    title += f": {len(values)} results of clients, mean {values.mean():.4g}, {percentile}th percentile {worst:.4g}"
+    worst = f"{percentile}th percentile {np.percentile(values, percentile):.4g}"
+    title += f"\n{style.axis_of(metric, '')} of clients, {len(values)} results\nmean {values.mean():.4g}, {worst}"
     common = {"title": title, "metric": metric}
     bins = zip(edges[:-1], edges[1:], counts)
     return [common | {"lo": float(lo), "hi": float(hi), "share": 100 * int(n) / len(values)} for lo, hi, n in bins]

@@ -87,7 +87,7 @@ def test_settings_command_and_histograms_are_those_of_the_run(trained, data):
     tables = [fedwin.client_table(trained[0], seed) for seed in (0, 1)]
     accuracies = np.concatenate([table["model.accuracy"] for table in tables]).astype(float)
     expected = np.bincount((accuracies * 20).astype(int).clip(0, 19), minlength=20) / len(accuracies)
-    bins = [b for b in run["histograms"] if b["metric"] == "accuracy" and "model, 2 seeds: 12 results" in b["title"]]
+    bins = [b for b in run["histograms"] if "model, 2 seeds\naccuracy (%) of clients, 12" in b["title"]]
     np.testing.assert_allclose([b["share"] for b in bins], 100 * expected)
 
 
