@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 
 from fedwin import data, jax_config
-from fedwin.callbacks.scores import plain_table
+from fedwin.callbacks.scores import plain_table, title_of
 from fedwin.errors import UserError, escape
 from fedwin.registry.ranges import one_of
 from fedwin.runs.client_evaluations import client_table
@@ -170,7 +170,7 @@ def _last(series: Sequence[sources.Series], options: Any) -> int:
 def _smoothness(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts, options.labels)
     result = smoothness.compute(series, sources.metric_of(series, options.metric), _last(series, options))
-    return result, f"Jumps of the {result['metric']} from round to round"
+    return result, f"Jumps of the {title_of(result['metric'])} from round to round"
 
 
 def _targets(arguments: Runs, options: Any) -> Answer:
@@ -178,7 +178,7 @@ def _targets(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts, options.labels)
     result = targets.compute(series, wanted, sources.metric_of(series, options.metric))
     print(plain_table(targets.rows(result)))
-    return result, f"Until the {result['metric']} is first reached"
+    return result, f"Until the {title_of(result['metric'])} is first reached"
 
 
 def _sweeps(arguments: Runs, options: Any) -> Answer:
@@ -187,7 +187,7 @@ def _sweeps(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts)
     metric, last = sources.metric_of(series, options.metric), _last(series, options)
     points = sweeps.of_runs(series, options.parameter, metric, last)
-    title = f"{metric}, mean over {sources.last_in_words(series, last)}"
+    title = f"{title_of(metric)}, mean over {sources.last_in_words(series, last)}"
     return sweeps.compute(points, options.parameter, metric), title
 
 
@@ -230,7 +230,7 @@ def _clients(arguments: Runs, options: Any) -> Answer:
     metric = options.metric or ("accuracy" if any("accuracy" in c for t in tables.values() for c in t) else "rmse")
     result = clients.compute(tables, metric, options.readouts)
     after = "" if options.round is None else f" after round {options.round}"
-    return result, f"{metric} of clients on their own examples{after}, seed {options.seed}"
+    return result, f"{title_of(metric)} of clients on their own examples{after}, seed {options.seed}"
 
 
 def _staleness(arguments: Runs, options: Any) -> Answer:

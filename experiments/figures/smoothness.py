@@ -54,11 +54,11 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             level = float(style.scaled(metric, method["mean"]).mean())
             end = float(np.nan_to_num(std).max())
             longest = max(longest, end)
-            text = f"{std.mean():.2f} (mean {level:.1f})" if np.isfinite(std).all() else "diverged"
+            text = f"{std.mean():.3g} (mean {level:.3g})" if np.isfinite(std).all() else "diverged"
             axis.annotate(text, (end, number), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
         axis.set_yticks(range(len(methods)), names)
         axis.set_ylim(len(methods) - 0.4, -0.6)
-        unit = "points" if style.is_share(metric) else metric
+        unit = "points" if style.is_share(metric) else style.axis_of(metric, "")
         seeds = style.mean_of(len(method["std"]) for method in methods)
         note = f"\n({seeds}, dots: seeds)" if seeds else ""
         few, *_, many = 2 * result.get("steps", [result["last"]])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedwin import analysis
-from fedwin.callbacks.scores import is_lower, mean_of
+from fedwin.callbacks.scores import is_lower, mean_of, title_of
 from fedwin.errors import UserError
 
 from . import curves, style
@@ -104,6 +104,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             _bars(grid[0, column], result, label, functools.partial(_cost, name))
         grid[0, 0].set_yticks(range(len(methods)), names)
         grid[0, 0].invert_yaxis()
+        grid[0, 0].xaxis.get_major_locator().set_params(integer=True)
         if len(targets) > 1:
             shown = [_reaching(result, target) for target in targets]
             handles = [Patch(facecolor=style.NEUTRAL, **_texture(number)) for number in range(len(targets))]
@@ -112,7 +113,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 
 def _reaching(result: dict[str, Any], target: float) -> str:
-    return f"{result['metric']} {style.level(result['metric'], target)}"
+    return f"{title_of(result['metric'])} {style.level(result['metric'], target)}"
 
 
 def _texture(number: int) -> dict[str, Any]:

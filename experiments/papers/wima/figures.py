@@ -7,10 +7,7 @@ from ..items import Variation
 from ..trajectories import Fields
 from . import settings, tables
 
-WITH_AND_WITHOUT = (
-    Variation("base", "model"),
-    settings.windowed("wima", "WIMA"),
-)
+WITH_AND_WITHOUT = (Variation("base", "model"), settings.windowed("wima", "WIMA"))
 
 # Figure 1
 SHOWN = ("fedavg", "mime", "scaffold")
