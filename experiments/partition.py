@@ -180,6 +180,7 @@ def _bubbles(histogram: np.ndarray):
     room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)
     area = np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0)
     axes.scatter(client, label, s=area, c=colors(label % colors.N), linewidths=0)
+    figure.supxlabel(f"area: examples, the largest {histogram.max():,}", fontsize="small")
     axes.set(ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.set_axisbelow(True)
