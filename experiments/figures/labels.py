@@ -74,7 +74,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     names = result["class_names"] if len(result["class_names"]) == classes else [str(c) for c in range(classes)]
     across = 1 if len(panels) == 1 else 2
     down = -(-len(panels) // across)
-    with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=0.75 + 0.17 * most) as (figure, grid):
+    height = max(0.75 + 0.17 * most, 0.17 * (min(classes, NAMED) + 4) / down)  # that of the legend, too
+    with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=height) as (figure, grid):
         for axis in grid.flat[len(panels) :]:
             axis.set_axis_off()
         for axis, panel in zip(grid.flat, panels):
