@@ -121,7 +121,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     looks = style.looks(names)
     across = min(len(shown), ACROSS)
     down = -(-len(shown) // across)
-    size = {"width": SHARE_OF_WIDTH * style.WIDTH, "height": SHARE_OF_HEIGHT * style.HEIGHT}
+    room = style.height_of(map(style.wrapped, names)) * (len(names) // 4) / down  # for the legend
+    size = {"width": SHARE_OF_WIDTH * style.WIDTH, "height": SHARE_OF_HEIGHT * style.HEIGHT + room}
     with style.panels(path, title, down, across, **size) as (figure, grid):
         for axis, name in zip(grid.flat, shown):
             curves = PANELS[name]

@@ -43,8 +43,7 @@ TABLE10 = settings.item(
 # Tables 9 and 11 do not show two of the methods.
 SHOWN = tuple(row for row in settings.METHODS if row.name not in ("fedcm", "fedadc"))
 WITH_NESTEROV = dataclasses.replace(
-    settings.NESTEROV,
-    printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov")),
+    settings.NESTEROV, printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov"))
 )
 TABLE11_ROWS = (
     *(dataclasses.replace(row, printed=(*row.printed, settings.CROSS_SILO)) for row in SHOWN),
