@@ -269,7 +269,7 @@ def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None 
     lines = {line["round"]: line for line in written if line["seed"] == seed}
     if not lines or (round is not None and round not in lines):
         found = ", ".join(map(str, lines or dict.fromkeys(f"seed {line['seed']}" for line in written)))
-        remedy = f"available: {found}" if found else "it lacks --eval_clients=all, or diverged before one"
+        remedy = f"available: {found}" if found else "it diverged before one, or needs --eval_clients=all"
         wanted = "" if round is None else f" of round {round}"
         raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed}; {remedy}.")
     round = max(lines) if round is None else round
