@@ -144,9 +144,8 @@ def last_rounds(summary: Summary) -> str:
     counted = [entry for entry in summary["seeds"].values() if entry["last"] is not None]
     if counted and all("stopped_at" in entry for entry in counted):
         return f"the last {last} rounds before each seed stopped early"
-    if not (count := evaluations(summary)):
-        return rounds
-    return f"{rounds} ({count} evaluation{'s' if count > 1 else ''})"
+    count = evaluations(summary)
+    return f"{rounds} ({count} evaluation{'s' if count > 1 else ''})" if count else rounds
 
 
 def averaged_rounds(summaries: Summaries) -> str:
@@ -178,12 +177,8 @@ def summary_table(summaries: Summaries) -> str:
     rows = [tuple([*head, *([f"each seed{unit}"] if several else []), "rounds/s"])]
     for run, summary in summaries.items():
         for position, (name, metrics) in enumerate(summary["over_seeds"].items()):
-            cells = [
-                _cell(metrics, metric),
-                _number(final(summary, name, metric), metric),
-                _cell(metrics, error),
-                *([_cell(metrics, ATTACKED)] if attacked else []),
-            ]
+            cells = [_cell(metrics, metric), _number(final(summary, name, metric), metric), _cell(metrics, error)]
+            cells += [_cell(metrics, ATTACKED)] if attacked else []
             if several:
                 means = ((seed["last"] or {}).get(name, {}).get(metric) for seed in summary["seeds"].values())
                 cells.append(" ".join(_number(mean, metric) for mean in means))
@@ -215,9 +210,8 @@ def _tail_table(summaries: Summaries) -> list[str]:
         if "accuracy_head" in metrics
     ]
     head = ("run", "read-out", *(f"{part} (%)" for part in parts))
-    return (
-        ["", plain_table([head, *rows]), "means over the largest, middle and smallest third of classes"] if rows else []
-    )
+    note = "means over the largest, middle and smallest third of classes"
+    return ["", plain_table([head, *rows]), note] if rows else []
 
 
 def _client_table(summaries: Summaries) -> list[str]:

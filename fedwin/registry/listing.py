@@ -56,15 +56,9 @@ def _option(hyperparameter) -> str:
     return f"{hyperparameter.name}={'(required)' if default is inspect.Parameter.empty else format_value(default)}"
 
 
-def _wrapped(text: str, first: str, indent: int) -> str:
+def _wrapped(text: str, head: str, indent: int) -> str:
     if not text:
-        return first.rstrip()
-    filled = textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled.rstrip()
+        return head.rstrip()
+    return textwrap.fill(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    ).rstrip()
