@@ -1,5 +1,6 @@
 """Rivals of averaging: flat minima, losses against drift and a corrected Muon beside FedAvg, FedHBM, GHB, MimeMom."""
 
+import dataclasses
 import pathlib
 
 from fedwin.data.long_tail import most_of_class
@@ -59,22 +60,13 @@ TABLE9 = Item(
     overrides=of_cells(SETTINGS),
     paired=True,
 )
-TABLE10 = Item(
-    name="survey/table10",
-    base=TABLE9.base,
-    rows=ROWS,
-    columns=PARTS,
-    variants=WINDOWS,
-    overrides=OF_TAIL,
-    paired=True,
-)
-TABLE11 = Item(
+TABLE10 = dataclasses.replace(TABLE9, name="survey/table10", columns=PARTS, overrides=OF_TAIL)
+TABLE11 = dataclasses.replace(
+    TABLE10,
     name="survey/table11",
-    base=TABLE9.base,
-    rows=ROWS,
     columns=CLASSES,
     variants=tuple(variant for variant in WINDOWS if variant.name in ("base", "wima100")),
-    overrides=OF_TAIL,
+    paired=False,
 )
 
 # What a window remembers of an attack that has ended, and of labels that have changed.
@@ -97,14 +89,13 @@ FIGURE3 = Item(
     variants=(*READOUTS, Variation("honest", "model, nobody attacks", Fields(attack="backdoor:clients=0"))),
     draw="curves",
 )
-FIGURE4 = Item(
+FIGURE4 = dataclasses.replace(
+    FIGURE3,
     name="survey/figure4",
     base=Variation("drift", paper=BASE.fields("trend") | OFTEN),
-    rows=FEDAVG,
     columns=(
         Variation("swap", "labels of four classes exchanged", Fields(drift="swap:round=300,classes=4")),
         Variation("rotate", "images rotated by 90 degrees", Fields(drift="rotate:round=300,degrees=90,rounds=100")),
     ),
     variants=READOUTS,
-    draw="curves",
 )
