@@ -14,7 +14,6 @@ FEDHBM = Variation("fedhbm", "FedHBM", Fields(algorithm="fedhbm:beta=1"))
 
 # Figures 1 and 7: six methods against the Dirichlet parameter.
 ALPHAS = (0, 0.05, 0.1, 0.2, 0.4, 0.6)
-ALPHA_ROWS = settings.picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", "fedhbm")
 
 
 def _at_alpha(alpha: float) -> Variation:
@@ -22,14 +21,11 @@ def _at_alpha(alpha: float) -> Variation:
     return Variation(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
 
 
-ALPHA_COLUMNS = tuple(_at_alpha(alpha) for alpha in ALPHAS)
-
-
 def _over_alpha(name: str, measure: Measure) -> Item:
     return settings.item(
         name=name,
-        rows=ALPHA_ROWS,
-        columns=ALPHA_COLUMNS,
+        rows=settings.picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", "fedhbm"),
+        columns=tuple(_at_alpha(alpha) for alpha in ALPHAS),
         variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",

@@ -82,7 +82,6 @@ def _rows(group: str) -> tuple[Variation, ...]:
 
 
 METHODS, (LOCAL_GHB, NESTEROV) = _rows("ghb"), _rows("ghb_added")
-MIME = ",weighting=uniform"
 BY_NAME = {row.name: row for row in (*METHODS, LOCAL_GHB)}
 
 

@@ -42,17 +42,13 @@ TABLE10 = settings.item(
 
 # Tables 9 and 11 do not show two of the methods.
 SHOWN = tuple(row for row in settings.METHODS if row.name not in ("fedcm", "fedadc"))
-WITH_NESTEROV = dataclasses.replace(
-    settings.NESTEROV, printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov"))
-)
-TABLE11_ROWS = (
-    *(dataclasses.replace(row, printed=(*row.printed, settings.CROSS_SILO)) for row in SHOWN),
-    WITH_NESTEROV,
-)
 TABLE11 = settings.item(
     name="ghb/table11",
     base=dataclasses.replace(settings.BASE, printed=(settings.ACCURACY,)),
-    rows=TABLE11_ROWS,
+    rows=(
+        *(dataclasses.replace(row, printed=(*row.printed, settings.CROSS_SILO)) for row in SHOWN),
+        dataclasses.replace(settings.NESTEROV, printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov"))),
+    ),
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "11"),
@@ -89,20 +85,18 @@ def _target_columns(silo: Variation, device: Variation, dataset: str) -> tuple[V
     )
 
 
-TABLE2_COLUMNS = _target_columns(settings.LENET_SILO[0], settings.LENET_DEVICE[0], "CIFAR-10")
 TABLE2 = settings.item(
     name="ghb/table2",
     rows=settings.METHODS,
-    columns=TABLE2_COLUMNS,
+    columns=_target_columns(settings.LENET_SILO[0], settings.LENET_DEVICE[0], "CIFAR-10"),
     variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
     table=("ghb", "2"),
 )
 
-TABLE9_COLUMNS = _target_columns(settings.LENET_SILO[2], settings.LENET_DEVICE[2], "CIFAR-100")
 TABLE9 = settings.item(
     name="ghb/table9",
     rows=SHOWN,
-    columns=TABLE9_COLUMNS,
+    columns=_target_columns(settings.LENET_SILO[2], settings.LENET_DEVICE[2], "CIFAR-100"),
     variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALIZED),
     table=("ghb", "9"),
     # FedDyn diverges there: no speed-up of it is printed.
@@ -111,13 +105,12 @@ TABLE9 = settings.item(
 # Table 5: large-scale data.
 NETWORK = "MobileNetV2-GN*"
 LANDMARKS, *INATURALIST = columns("ghb_large")
-TABLE5_ROWS = settings.picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm")
 # The text: server rate 0.1 for FedAvgM, 1 for the rest.
-STATED = {"fedavgm": "fedavgm:server_lr=0.1", "mime_momentum": f"mime:server_lr=1{settings.MIME}"}
+STATED = {"fedavgm": "fedavgm:server_lr=0.1", "mime_momentum": "mime:server_lr=1,weighting=uniform"}
 GRIDS = {row: [Fields(algorithm=f"{text},beta={beta}") for beta in ("0.99", "0.9")] for row, text in STATED.items()}
 TABLE5 = settings.item(
     name="ghb/table5",
-    rows=TABLE5_ROWS,
+    rows=settings.picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm"),
     columns=(
         LANDMARKS,
         *INATURALIST,

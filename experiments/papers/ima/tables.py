@@ -47,12 +47,11 @@ def _start_variants():
 
 START_VARIANTS = tuple(_start_variants())
 SHOWN = ("fedavg", "fedprox", "fedfa", "fedadam", "fedyogi", "fedgma")
-TABLE2_ROWS = tuple(row for row in settings.METHODS if row.name in SHOWN)
 
 TABLE2 = settings.item(
     name="ima/table2",
     base=settings.BASE.merged(eval_every=1),
-    rows=TABLE2_ROWS,
+    rows=tuple(row for row in settings.METHODS if row.name in SHOWN),
     columns=(settings.CNN_DIRICHLET,),
     variants=START_VARIANTS,
     overrides=settings.before_adaptive_servers(START_VARIANTS),

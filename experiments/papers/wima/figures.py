@@ -57,15 +57,14 @@ def _column(alpha: Variation, federation: str, clients: int) -> Variation:
     )
 
 
-FIGURE3_COLUMNS = tuple(
-    _column(alpha, federation, clients)
-    for alpha, federation in ((settings.CIFAR10_0, "alpha0"), (settings.CIFAR10_005, "alpha005"))
-    for clients in CLIENTS
-)
 FIGURE3 = settings.item(
     name="wima/figure3",
     rows=tables.TABLE5_ROWS,
-    columns=FIGURE3_COLUMNS,
+    columns=tuple(
+        _column(alpha, federation, clients)
+        for alpha, federation in ((settings.CIFAR10_0, "alpha0"), (settings.CIFAR10_005, "alpha005"))
+        for clients in CLIENTS
+    ),
     variants=WITH_AND_WITHOUT,
     draw="sweep",
     axis="clients per round",

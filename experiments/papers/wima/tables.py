@@ -8,26 +8,23 @@ ACCURACY = ("metric", "test_accuracy_pct")
 
 # Table 2
 WITH_WINDOW = ("variant", "+wima_W100")
-TABLE2_COLUMNS = (
-    settings.CIFAR10_0,
-    settings.CIFAR10_005,
-    settings.CIFAR100_0,
-    settings.CIFAR100_05,
-    settings.PAM,
-    settings.FEMNIST,
-    settings.SHAKESPEARE,
-)
-TABLE2_VARIANTS = (
-    Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
-    settings.windowed("wima", "+ WIMA", WITH_WINDOW, ACCURACY),
-    settings.windowed("gain", "gain", WITH_WINDOW, ("metric", "printed_gain_pp"), measure=Gain()),
-)
-
 TABLE2 = settings.item(
     name="wima/table2",
     rows=settings.METHODS,
-    columns=TABLE2_COLUMNS,
-    variants=TABLE2_VARIANTS,
+    columns=(
+        settings.CIFAR10_0,
+        settings.CIFAR10_005,
+        settings.CIFAR100_0,
+        settings.CIFAR100_05,
+        settings.PAM,
+        settings.FEMNIST,
+        settings.SHAKESPEARE,
+    ),
+    variants=(
+        Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
+        settings.windowed("wima", "+ WIMA", WITH_WINDOW, ACCURACY),
+        settings.windowed("gain", "gain", WITH_WINDOW, ("metric", "printed_gain_pp"), measure=Gain()),
+    ),
     table=("wima", "2"),
 )
 
@@ -46,17 +43,14 @@ TABLE3 = settings.item(
 # Table 4
 # Window sizes of the paper, and those that fit a run of 100 rounds.
 WINDOWS = {5: 2, 10: 5, 50: 10, 100: 20, 200: 40}
-TABLE4_COLUMNS = (settings.CIFAR10_0, settings.CIFAR100_0)
-TABLE4_VARIANTS = tuple(
-    settings.windowed(f"w{size}", f"W = {size}", ("variant", f"+wima_W{size}"), ACCURACY, size=size, small=small)
-    for size, small in WINDOWS.items()
-)
-
 TABLE4 = settings.item(
     name="wima/table4",
     rows=settings.METHODS[:1],
-    columns=TABLE4_COLUMNS,
-    variants=TABLE4_VARIANTS,
+    columns=(settings.CIFAR10_0, settings.CIFAR100_0),
+    variants=tuple(
+        settings.windowed(f"w{size}", f"W = {size}", ("variant", f"+wima_W{size}"), ACCURACY, size=size, small=small)
+        for size, small in WINDOWS.items()
+    ),
     table=("wima", "4"),
 )
 
@@ -71,12 +65,10 @@ def _part(part: str, printed: str) -> Variation:
 TABLE5_ROWS = (settings.METHODS[0].merged(batch_size=20),)
 CIFAR100_0 = settings.cifar("cifar100_alpha0", "100", "0", settings.FASHION)
 CIFAR100_05 = settings.cifar("cifar100_alpha05", "100", "0.5", settings.FASHION)
-TABLE5_COLUMNS = (settings.CIFAR10_0, settings.CIFAR10_005, CIFAR100_0, CIFAR100_05)
-TABLE5_VARIANTS = (_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all"))
 TABLE5 = settings.item(
     name="wima/table5",
     rows=TABLE5_ROWS,
-    columns=TABLE5_COLUMNS,
-    variants=TABLE5_VARIANTS,
+    columns=(settings.CIFAR10_0, settings.CIFAR10_005, CIFAR100_0, CIFAR100_05),
+    variants=(_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all")),
     table=("wima", "5"),
 )
