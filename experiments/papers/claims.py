@@ -6,7 +6,6 @@ titles of names, {better} and {worse} those of the first comparison.
 """
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +16,7 @@ Names = tuple[tuple[str, str], ...]
 AXES = ("row", "column", "variant", "reading", "metric")
 # How a claim about several comparisons is meant; empty: as one about their mean.
 EVERY, WITHIN = "every", "within"
+LINES = lines_of(FOLDER / "claims.csv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +42,9 @@ class Claim:
     how: str = ""
 
 
-@functools.cache
-def _lines() -> list[dict[str, str]]:
-    return lines_of(FOLDER / "claims.csv")
-
-
 def claims_of(item: str, titles: Mapping[str, Mapping[str, str]]) -> tuple[Claim, ...]:
     """Returns the claims about a table or figure; `titles` are axis -> name -> title."""
-    return tuple(claim for line in _lines() if item in line["items"].split() for claim in _claims(line, titles))
+    return tuple(claim for line in LINES if item in line["items"].split() for claim in _claims(line, titles))
 
 
 def _claims(line: Mapping[str, str], titles: Mapping[str, Mapping[str, str]]) -> Iterator[Claim]:

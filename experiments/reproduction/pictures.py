@@ -85,7 +85,7 @@ def _draw_curves(item: Item, results: Results, path: pathlib.Path) -> list[pathl
             values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in rounds] for curve in each]
             lines += [{"label": _label(item, cell), "rounds": rounds, "values": values}] if rounds else []
         if lines:
-            options = {"target": None, "start": None, "limits": _limits(shown[0], lines), "log": False, "lost": lost}
+            options = {"target": None, "limits": _limits(shown[0], lines), "log": False, "lost": lost}
             own = _numbered(path, column.name if len(item.columns) > 1 else "")
             metric = shown[0].measure.metric or "accuracy"
             figure = {"kind": curve_figure.KIND, "metric": metric, "curves": lines, **options}

@@ -114,10 +114,9 @@ class Request:
                 if self.launcher is not None:
                     left = [each for each in directories if each.path not in refused]
                     refused |= launch(self.launcher, left, self.out_dir, self.data_dir, self.scale)
-                    directories = self.directories(items, cells)
-                    continue
-                budget = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                refused |= work(directories, data_dir=self.data_dir, budget=budget, scale=self.scale)
+                else:
+                    budget = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                    refused |= work(directories, data_dir=self.data_dir, budget=budget, scale=self.scale)
                 directories = self.directories(items, cells)
         except BudgetSpent:
             left_over = sum(not directory.finished for directory in directories)

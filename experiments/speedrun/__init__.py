@@ -32,6 +32,7 @@ from ..papers import presets, standin
 from ..papers.trajectories import EVALUATION, EXECUTION, Fields, Run
 from ..records import Json, Line, Record
 from ..reproduction import results
+from ..tables.formats import markdown_table
 
 ARGUMENTS = "[check FOLDER]"
 FOLDER = pathlib.Path(__file__).parent / "records"
@@ -204,7 +205,7 @@ def markdown() -> str:
     """Returns the table of records for the guide."""
     head, *body = table()
     linked = [(*cells, f"[{flagfile}](../speedrun/records/{flagfile})") for *cells, flagfile in body]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *linked))
+    return markdown_table(head, linked)
 
 
 def define_flags() -> dict[str, list[str]]:

@@ -69,7 +69,7 @@ def test_a_line_of_claims_stands_for_combinations():
 
 
 def test_claims_name_cells_and_items_have_a_title_a_cost_and_a_stand_in():
-    assert {name for line in claims._lines() for name in line["items"].split()} <= set(RUNNABLE)
+    assert {name for line in claims.LINES for name in line["items"].split()} <= set(RUNNABLE)
     for name in RUNNABLE:
         one = item(name)
         assert one.title and one.cost and one.standin, name
