@@ -1,6 +1,5 @@
 """Helpers of the analysis tests: golden file, models."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,10 +17,6 @@ def network(seed, scale=1.0):
     draw = RANDOM(seed).standard_normal
     kernel, bias, mean = (jnp.asarray(scale * draw(shape), np.float32) for shape in ((3, 4), (4,), (4,)))
     return Variables({"kernel": kernel, "bias": bias}, {"mean": mean})
-
-
-def bitwise(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 def bowl(model):

@@ -43,10 +43,6 @@ def one_round(choice, run, ids, strategy=Strategy(1), seen=False, **extras):
     return program(choice, strategy, seen)(run, bench(choice)[0].store, core.Cohort.of(ids, ids >= 0, **extras))
 
 
-def equal(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
 def close(a, b):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=1e-6), a, b)
 
@@ -57,7 +53,7 @@ def test_an_empty_cohort_leaves_everything_but_the_observers():
     run, _ = go(p.start(algorithm, watcher()), SCHEDULE[0], size=np.int32(3))
     after, metrics = go(run, [-1, -1, -1], size=np.int32(0))
     for part in ("params", "stats", "state", "table"):
-        equal(getattr(after, part), getattr(run, part))
+        jax.tree.map(np.testing.assert_array_equal, getattr(after, part), getattr(run, part))
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(getattr(after, part)))
     assert int(after.round) == 2 and float(metrics["loss"].weight) == 0
     watched = algorithm.eval_model(core.Variables(run.params, run.stats), run.state)
@@ -74,8 +70,8 @@ def test_a_server_that_steps_without_clients_keeps_the_statistics():
     start = p.start(algorithm)
     run, _ = one_round(choice, start, SCHEDULE[0], size=np.int32(3))
     after, _ = one_round(choice, run, [-1, -1, -1], size=np.int32(0))
-    equal((after.stats, after.table), (run.stats, run.table))
-    equal(after.state.control, run.state.next_control)
+    jax.tree.map(np.testing.assert_array_equal, (after.stats, after.table), (run.stats, run.table))
+    jax.tree.map(np.testing.assert_array_equal, after.state.control, run.state.next_control)
     close(after.params, jax.tree.map(lambda x, y: 2 * y - x, start.params, run.params))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.params, after.stats, after.state)))
 
@@ -85,7 +81,7 @@ def test_a_client_that_does_not_answer_keeps_its_row():
     start = p.start(algorithm, watcher())
     run, _ = one_round("scaffold", start, [0, -1, 2], seen=True, size=np.int32(2))
     without, _ = one_round("scaffold", start, [0, 2, -1], seen=True)
-    equal(jax.tree.map(lambda leaf: leaf[1], run.table), jax.tree.map(lambda leaf: leaf[1], start.table))
+    jax.tree.map(lambda after, before: np.testing.assert_array_equal(after[1], before[1]), run.table, start.table)
     close(run._replace(key=()), without._replace(key=()))
 
 

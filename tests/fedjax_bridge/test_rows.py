@@ -37,10 +37,6 @@ def places(rows) -> list[int]:
     return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(rows)]
 
 
-def same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
 COHORTS = (0, 1, 2, 3), (2, 5), (1, 3, 5, 6, 7, 8), (0,)
 
 
@@ -71,14 +67,14 @@ def test_a_branch_from_an_old_state_has_the_same_bits(algorithm, strategy):
         states.append(fed.apply(states[-1], cohort(round, *numbers))[0])
         kept.append(jax.tree.map(np.array, jax.device_get(states[-1])))
     for state, copy in zip(states, kept):
-        same(state, copy)
+        jax.tree.map(np.testing.assert_array_equal, state, copy)
     # Another second round in between; then the rest as before, from the arrays and from their copies on the host.
     aside, _ = fed.apply(states[1], cohort(9, 0, 1, 2))
     assert np.abs(problem.flat(aside.params) - problem.flat(states[2].params)).max() > 0
     for again in (states[1], kept[1]):
         for round, numbers in list(enumerate(COHORTS))[1:]:
             again, _ = fed.apply(again, cohort(round, *numbers))
-        same(again, states[-1])
+        jax.tree.map(np.testing.assert_array_equal, again, states[-1])
     # A client's row is where it left off: forgetting it changes the round.
     forgot, _ = fed.apply(states[1]._replace(rows={}), cohort(0, *COHORTS[0]))
     remembered, _ = fed.apply(states[1], cohort(0, *COHORTS[0]))
