@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+import pytest
+
 import fedwin
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.metrics_log import read_lines
@@ -32,6 +34,17 @@ def placed(config: fedwin.Config, directory: str | pathlib.Path, **changes) -> f
 def run_in(config: fedwin.Config, directory: str | pathlib.Path, **changes):
     """Trains a configuration with another directory and other changes; returns the summary."""
     return fedwin.run(placed(config, directory, **changes), quiet=True)
+
+
+def finished_run(config: fedwin.Config, scope: str = "module"):
+    """Returns a fixture: (directory, summary) of a run that the tests of a scope share, and do not change."""
+
+    @pytest.fixture(scope=scope)
+    def run(tmp_path_factory):
+        directory = tmp_path_factory.mktemp("finished") / "run"
+        return directory, run_in(config, directory)
+
+    return run
 
 
 def lines(directory, seed=None):

@@ -14,7 +14,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.refusals import refused
-from tests.small_runs import lines, placed, run_in, small
+from tests.small_runs import finished_run, lines, placed, run_in, small
 
 CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
 SMALL = small(
@@ -25,12 +25,7 @@ SMALL = small(
     clients_per_round=4,
     checkpoint_every=3,
 )
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("clock") / "whole"
-    return directory, run_in(SMALL, directory)
+whole = finished_run(SMALL)
 
 
 def test_the_slowest_client_decides():

@@ -1,5 +1,6 @@
 """A rejected command leaves nothing that would reject the corrected one."""
 
+import dataclasses
 import errno
 import os
 import shutil
@@ -13,17 +14,10 @@ from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.train import Driver
 from tests.misuse import calls
 from tests.refusals import refused
-from tests.small_runs import placed, run_in, small
+from tests.small_runs import finished_run, placed, run_in, small
 
 BASE = small(clients_per_round=2, num_rounds=2, eval_every=1)
-
-
-@pytest.fixture(scope="module")
-def before(tmp_path_factory):
-    """A finished run, from which others fork."""
-    directory = tmp_path_factory.mktemp("before") / "run"
-    run_in(BASE, directory, num_rounds=1)
-    return directory
+before = finished_run(dataclasses.replace(BASE, num_rounds=1))
 
 
 @pytest.mark.parametrize("completed", [0, 2])
@@ -45,7 +39,7 @@ def test_what_is_refused_before_the_first_round_goes_and_what_was_saved_stays(tm
 
 def test_a_folder_that_is_none_is_found_before_the_first_round(before, tmp_path):
     name = "checkpoints/seed_0"
-    folder = shutil.copytree(before, tmp_path / "run") / name
+    folder = shutil.copytree(before[0], tmp_path / "run") / name
     config = placed(BASE, tmp_path / "run", num_rounds=1)
     folder.rename(tmp_path / "kept")
     folder.write_text("")
@@ -56,7 +50,7 @@ def test_a_folder_that_is_none_is_found_before_the_first_round(before, tmp_path)
 
 
 def test_checkpoints_that_may_not_be_written_are_found_before_the_first_round(before, tmp_path, monkeypatch):
-    directory = shutil.copytree(before, tmp_path / "run")
+    directory = shutil.copytree(before[0], tmp_path / "run")
     files = calls.tree_of(directory)
 
     def denied(dir, **_):

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.small_runs import run_in, small
+from tests.small_runs import finished_run, small
 
 RUN = small(
     partition="shards:per_client=2",
@@ -20,13 +20,7 @@ RUN = small(
     checkpoint_every=4,
     seeds=[0, 1],
 )
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory):
-    """(directory, summary) of the run; not to be changed."""
-    directory = tmp_path_factory.mktemp("finished") / "run"
-    return directory, run_in(RUN, directory)
+finished = finished_run(RUN, scope="session")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import finished_run, lines, run_in, small
 
 PLAIN = small(
     partition="dirichlet:alpha=10",
@@ -33,12 +33,7 @@ PLAIN = small(
 )
 CHANGED = dict(client_shift="noise:std=0.3,levels=rising", drift="swap:round=3,classes=9", imbalance=4.0)
 SMALL = dataclasses.replace(PLAIN, **CHANGED)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("changed") / "run"
-    return directory, run_in(SMALL, directory)
+whole = finished_run(SMALL)
 
 
 def test_vmapped_seeds_have_the_same_numbers(whole, tmp_path):

@@ -18,19 +18,14 @@ from fedwin.runs.metrics_log import read_lines
 from tests.refusals import refused
 from tests.runs.conftest import RUN
 from tests.runs.disturbance import assert_same_outcome, interrupted
-from tests.small_runs import leaves, lines, placed, run_in, small
+from tests.small_runs import finished_run, leaves, lines, placed, run_in, small
 
 SMALL = dataclasses.replace(
     RUN, wrap=[], observe=["wima:window=3", "ema"], seeds=[0], checkpoint_every=5, keep_checkpoints=3
 )
 # What compiles fastest, for tests of what has nothing to do with the method or the read-outs.
 PLAIN = dict(algorithm="fedavg", observe=[])
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("runs") / "whole"
-    return directory, run_in(SMALL, directory, keep_checkpoints=10)
+finished = finished_run(dataclasses.replace(SMALL, keep_checkpoints=10))
 
 
 def test_a_run_leaves_what_it_should(finished):

@@ -10,7 +10,7 @@ import fedwin
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding
-from tests.small_runs import lines, run_in, small
+from tests.small_runs import finished_run, lines, run_in, small
 
 SMALL = small(
     partition="shards:per_client=2",
@@ -23,12 +23,7 @@ SMALL = small(
     eval_every=4,
     checkpoint_every=6,
 )
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("whole") / "run"
-    return directory, run_in(SMALL, directory)
+whole = finished_run(SMALL)
 
 
 def test_what_took_part_is_counted(whole):
