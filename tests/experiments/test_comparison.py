@@ -38,31 +38,26 @@ def summary(values):
     return {"seeds": seeds, "over_seeds": over, "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
 
 
-@pytest.fixture
-def written(tmp_path):
-    """(folder, number of seeds) -> rows of comparison.csv."""
-
-    def write(count):
-        configs, summaries = {}, {}
-        for number, (method, values) in enumerate(ACCURACIES.items()):
-            folder = tmp_path / method
-            folder.mkdir()
-            sizes = {0: {"bytes_down": 0, "bytes_up": number * 1e6}, 10: {"bytes_down": 1e7, "bytes_up": number * 1e6}}
-            ends = [seed for seed in range(count) if values[seed] is not None]  # the others diverged at once
-            lines = [{"seed": s, "round": r} | sizes[r] for s in range(count) for r in ((0, 10) if s in ends else (0,))]
-            (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            configs[method] = Config(out_dir=str(folder), seeds=list(range(count)), algorithm="fedavg")
-            summaries[method] = summary(values[:count]) | {"fingerprint": method}
-        configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
-        rows = comparison.write(tmp_path, summaries, configs)
-        return (rows, summaries), lines_of(tmp_path / "comparison.csv")
-
-    return write
+def written(folder, count):
+    """Writes the comparison of runs of some seeds; returns its rows, the summaries, and the rows of comparison.csv."""
+    configs, summaries = {}, {}
+    for number, (method, values) in enumerate(ACCURACIES.items()):
+        directory = folder / method
+        directory.mkdir()
+        sizes = {0: {"bytes_down": 0, "bytes_up": number * 1e6}, 10: {"bytes_down": 1e7, "bytes_up": number * 1e6}}
+        ends = [seed for seed in range(count) if values[seed] is not None]  # the others diverged at once
+        lines = [{"seed": s, "round": r} | sizes[r] for s in range(count) for r in ((0, 10) if s in ends else (0,))]
+        (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        configs[method] = Config(out_dir=str(directory), seeds=list(range(count)), algorithm="fedavg")
+        summaries[method] = summary(values[:count]) | {"fingerprint": method}
+    configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
+    rows = comparison.write(folder, summaries, configs)
+    return (rows, summaries), lines_of(folder / "comparison.csv")
 
 
-def test_differences_are_paired(written, tmp_path):
+def test_differences_are_paired(tmp_path):
     """scaffold - fedavg = 1, 2, 3 points: 2 +- 4.302653 / sqrt(3)."""
-    arguments, table = written(3)
+    arguments, table = written(tmp_path, 3)
     by = {(row["method"], row["readout"]): row for row in table}
     found = by["scaffold", "model"]
     assert float(found["accuracy_percent"]) == pytest.approx(62) and found["seeds"] == found["of_seeds"] == "3"
@@ -93,9 +88,9 @@ def test_differences_are_paired(written, tmp_path):
     assert (tmp_path / "comparison.png").stat().st_size > 5000
 
 
-def test_fewer_than_three_seeds_have_a_difference_and_no_interval(written, tmp_path, capsys):
+def test_fewer_than_three_seeds_have_a_difference_and_no_interval(tmp_path, capsys):
     """Student's t for two seeds is 12.7 standard errors, too wide to be of use."""
-    arguments, table = written(2)
+    arguments, table = written(tmp_path, 2)
     found = next(row for row in table if (row["method"], row["readout"]) == ("scaffold", "model"))
     assert float(found["difference_points"]) == pytest.approx(1.5)
     assert found["half_width_95"] == found["difference_low_95"] == found["difference_high_95"] == ""

@@ -15,14 +15,10 @@ POPULATION = Population(K, C, 3000, (0, 1), lambda seed: SIZES)
 TRACE = "client,start,end\n" + "".join(f"{client},{client % 4},{client % 4 + 2}\n" for client in range(0, K, 2))
 
 
-@pytest.fixture
-def trace(tmp_path):
-    def write(text=TRACE):
-        path = tmp_path / "trace.csv"
-        path.write_text(text)
-        return path
-
-    return write
+def trace(folder, text=TRACE):
+    """Returns the sampler of a trace, which is written to a file."""
+    (folder / "trace.csv").write_text(text)
+    return f"file:path={folder / 'trace.csv'}"
 
 
 def included(sampler, rounds=3000, seed=0):
@@ -39,8 +35,8 @@ def close(counts, chances, rounds):
     return (np.abs(counts - rounds * np.asarray(chances)) <= 5 * deviation + 1e-9).all()
 
 
-def test_a_cohort_is_a_function_of_seed_and_round(trace):
-    given = {"file": f"file:path={trace()},period=5", "markov": "markov:up=0.3,down=0.3", "diurnal": "diurnal:period=4"}
+def test_a_cohort_is_a_function_of_seed_and_round(tmp_path):
+    given = {"file": f"{trace(tmp_path)},period=5", "markov": "markov:up=0.3,down=0.3", "diurnal": "diurnal:period=4"}
     for choice in [given.get(name, name) for name in SAMPLERS]:
         first, second = (make_sampler(choice, POPULATION, 0.2) for _ in range(2))
         forward = [first.cohort(1, round) for round in range(12)]
@@ -163,16 +159,16 @@ def test_diurnal_availability_follows_the_cosine():
     assert close(spread.sum(), 0.5, spread.size) and spread[::4].mean(0).std() > 0.3
 
 
-def test_a_trace_says_who_is_there(trace):
-    sampler = make_sampler(f"file:path={trace()},period=5", POPULATION._replace(clients_per_round=3))
+def test_a_trace_says_who_is_there(tmp_path):
+    sampler = make_sampler(f"{trace(tmp_path)},period=5", POPULATION._replace(clients_per_round=3))
     found = included(sampler, 500)
     for round in range(500):
         there = {client for client in range(0, K, 2) if client % 4 <= round % 5 < client % 4 + 2}
         assert set(np.flatnonzero(found[round])) <= there and found[round].sum() == min(3, len(there))
     assert (sampler.smallest, sampler.largest) == (0, 3) and len(sampler.digest) == 16
-    everyone = make_sampler(f"file:path={trace()},period=5,everyone=true", POPULATION._replace(clients_per_round=99))
+    everyone = make_sampler(f"{trace(tmp_path)},period=5,everyone=true", POPULATION._replace(clients_per_round=99))
     assert everyone.largest == 5 and everyone.cohort(0, 0).ids.size == 5
-    assert make_sampler(f"file:path={trace(TRACE + '1,0,1')},period=5", POPULATION).digest != sampler.digest
+    assert make_sampler(f"{trace(tmp_path, TRACE + '1,0,1')},period=5", POPULATION).digest != sampler.digest
 
 
 @pytest.mark.parametrize(
@@ -184,16 +180,16 @@ def test_a_trace_says_who_is_there(trace):
         ("client,start,end\n0,0,5\n", "ends before round 6 of 3000; set period=5 to repeat it"),
     ],
 )
-def test_errors_in_a_trace_name_the_line(trace, text, message):
-    refused(message, make_sampler, f"file:path={trace(text)}", POPULATION)
+def test_errors_in_a_trace_name_the_line(tmp_path, text, message):
+    refused(message, make_sampler, trace(tmp_path, text), POPULATION)
 
 
 @pytest.mark.parametrize("start", ["", "\ufeff"], ids=["plain", "byte-order-mark"])
-def test_a_trace_without_an_end_costs_no_memory(trace, start):
+def test_a_trace_without_an_end_costs_no_memory(tmp_path, start):
     few = POPULATION._replace(num_rounds=4)
     for end, period in ((10**40, ""), (2147483647, ",period=2147483647")):
-        path = trace(f"{start}client,start,end\n0,0,{end}\n1,2,{end}\n")
-        sampler = make_sampler(f"file:path={path}{period},everyone=true", few)
+        choice = trace(tmp_path, f"{start}client,start,end\n0,0,{end}\n1,2,{end}\n")
+        sampler = make_sampler(f"{choice}{period},everyone=true", few)
         assert [sorted(sampler.cohort(0, round).ids) for round in range(4)] == [[0], [0], [0, 1], [0, 1]]
         assert (sampler.smallest, sampler.largest, sampler.expected) == (1, 2, 1.5)
 

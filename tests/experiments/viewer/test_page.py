@@ -21,6 +21,7 @@ from experiments.viewer import groups, page, runs
 from fedwin.runs.metrics_log import read_lines
 from tests.experiments.viewer.runs_to_view import stored, unpacked
 from tests.refusals import refused
+from tests.runs.disturbance import interrupted
 
 HOSTILE = "<script>document.title='owned'</script>"
 
@@ -92,19 +93,16 @@ def test_settings_command_and_histograms_are_those_of_the_run(trained, data):
 
 
 def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
-    shutil.copytree(trained[0], tmp_path / "half")
-    for name in ("summary.json", "SHA256SUMS"):
-        (tmp_path / "half" / name).unlink()
-    shutil.rmtree(tmp_path / "half" / "checkpoints")
-    lines = (tmp_path / "half" / "metrics.jsonl").read_text().splitlines()
-    (tmp_path / "half" / "metrics.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    half = interrupted(shutil.copytree(trained[0], tmp_path / "half"), 2)
+    lines = (half / "metrics.jsonl").read_text().splitlines()
+    (half / "metrics.jsonl").write_text("\n".join(lines[:3]) + "\n")
     (run,) = viewed(tmp_path)["runs"]
     assert run["settings"]["state"] == "unfinished" and run["settings"]["round"] == 2
     accuracy = next(curve for curve in run["curves"] if (curve["readout"], curve["metric"]) == ("model", "accuracy"))
     assert accuracy["score"] == pytest.approx(100 * json.loads(lines[2])["model"]["accuracy"])
-    (tmp_path / "half" / "summary.json").write_text("{")
-    refused("half/summary.json is not this run's summary", runs.read, tmp_path / "half", "half")
-    (tmp_path / "half" / "link").symlink_to(trained[0])
+    (half / "summary.json").write_text("{")
+    refused("half/summary.json is not this run's summary", runs.read, half, "half")
+    (half / "link").symlink_to(trained[0])
     assert any(name.startswith("..") for name in runs.find([tmp_path]).values())
 
 
