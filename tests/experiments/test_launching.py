@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,6 +22,7 @@ from fedwin.launching import launchers
 from fedwin.runs.config import Config
 from tests.misuse import calls
 from tests.refusals import refused
+from tests.runs.disturbance import wait_until
 
 FLAGS = f"{calls.SMALL} --num_rounds=40 --eval_every=4 --checkpoint_every=4"
 
@@ -195,13 +195,6 @@ def test_a_job_ends_with_the_process_that_started_it(tmp_path):
     parent.kill()
     parent.wait()
     wait_until(lambda: log.read_text() == "ready\nsaved\n")
-
-
-def wait_until(condition):
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def table(folder):

@@ -108,12 +108,17 @@ def flags_of(setting: dict) -> list[str]:
     return flags
 
 
-def wait_for(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> None:
-    """Waits until a process has written the checkpoint of a round, or ended."""
-    target, end = directory / "checkpoints" / f"seed_{seed}" / str(round), time.monotonic() + 600
-    while not target.exists() and process.poll() is None:
+def wait_until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 600
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+def wait_for(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> None:
+    """Waits until a process has written the checkpoint of a round, or ended."""
+    target = directory / "checkpoints" / f"seed_{seed}" / str(round)
+    wait_until(lambda: target.exists() or process.poll() is not None)
 
 
 def killed_at(process: subprocess.Popen, directory: pathlib.Path, seed: int, round: int) -> bool:

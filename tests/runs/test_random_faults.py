@@ -2,11 +2,10 @@
 
 import random
 import signal
-import time
 
 import pytest
 
-from tests.runs.disturbance import assert_same_outcome, hears, started
+from tests.runs.disturbance import assert_same_outcome, hears, started, wait_until
 from tests.small_runs import lines
 
 ROUNDS = 120
@@ -43,10 +42,8 @@ def signaled(flags, directory, evaluations, rng):
     """Sends a signal after a random number of evaluations."""
     process, wanted = started(flags, directory), rng.randint(1, evaluations)
     path = directory / "metrics.jsonl"
-    while process.poll() is None and not (
-        hears(process) and path.exists() and path.read_bytes().count(b"\n") >= wanted
-    ):
-        time.sleep(0.003)
+    written = lambda: path.exists() and path.read_bytes().count(b"\n") >= wanted
+    wait_until(lambda: process.poll() is not None or (hears(process) and written()))
     number = rng.choice(list(SIGNALS))
     if process.poll() is None:
         process.send_signal(number)

@@ -11,7 +11,7 @@ from fedwin import jax_config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.train import DispatchLength
 from tests.runs import test_dry_run, test_processes
-from tests.runs.disturbance import assert_same_outcome, flags_of, hears, killed_at, started
+from tests.runs.disturbance import assert_same_outcome, flags_of, hears, killed_at, started, wait_until
 
 FLAGS = (
     "--dataset=digits --num_clients=20 --partition=dirichlet:alpha=0 --clients_per_round=3 "
@@ -62,8 +62,7 @@ def test_a_second_ctrl_c_ends_a_long_round_at_once(tmp_path):
 
 def test_ctrl_c_while_it_imports_is_one_line(tmp_path):
     process = started(FLAGS, tmp_path / "run")
-    while process.poll() is None and not hears(process):
-        time.sleep(0.005)
+    wait_until(lambda: hears(process) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "interrupted.\n"
     assert process.returncode == 130 and not (tmp_path / "run").exists()
