@@ -11,7 +11,8 @@ import time
 import pytest
 
 from tests.experiments.test_launching import table
-from tests.runs.disturbance import ROOT, assert_same_outcome, free_port
+from tests.programs import ROOT
+from tests.runs.disturbance import assert_same_outcome, free_port
 
 pytestmark = pytest.mark.slow
 SLURM = ROOT / "experiments" / "tools" / "slurm.sh"

@@ -1,5 +1,6 @@
 """The installed wheel next to FedJAX, in a separate environment."""
 
+import functools
 import os
 import pathlib
 import re
@@ -13,21 +14,15 @@ import zipfile
 import pytest
 
 from experiments.reproduction.results import RESULTS
+from tests.programs import ROOT, output_of
 
-ROOT = pathlib.Path(__file__).parents[2]
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
-# Without this checkout on the path.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SMALL = ["--num_rounds=2", "--eval_every=1", "--num_clients=4", "--clients_per_round=2", "--eval_examples=20"]
 
+# Runs a command without this checkout on the path.
+run = functools.partial(output_of, PYTHONPATH="")
+
 pytestmark = pytest.mark.slow
-
-
-def run(*command, cwd):
-    """Runs a command without this checkout on the path; its output is shown where it fails."""
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +122,7 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     for name in ("tables/trend/survey_table1.csv", "tables/paper/ima_table1.csv"):
         assert (tmp_path / "mine" / "results" / name).read_text() == (RESULTS / name).read_text()
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
-    done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
+    environment = os.environ | {"PYTHONPATH": ""}
+    done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr
     assert files() == before

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from fedwin.runs.checkpoint import Checkpoints
+from tests.programs import ROOT
 from tests.small_runs import leaves, lines
 
-ROOT = pathlib.Path(__file__).parents[2]
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
 
 

@@ -14,7 +14,8 @@ import fedwin
 from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
-from tests.runs.disturbance import ROOT, assert_same_state, flags_of, free_port, wait_for
+from tests.programs import ROOT
+from tests.runs.disturbance import assert_same_state, flags_of, free_port, wait_for
 from tests.small_runs import leaves, lines
 
 SETTING = dict(
