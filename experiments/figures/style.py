@@ -209,11 +209,10 @@ def panels(
       height: height of a panel, in inches.
     """
     from matplotlib import style
-    from matplotlib.figure import Figure
 
     with style.context(STYLE):
-        figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
-        yield figure, figure.subplots(rows, columns, squeeze=False, **more)
+        figure, grid = subplots(rows, columns, figsize=(columns * width, rows * height), squeeze=False, **more)
+        yield figure, grid
         figure.suptitle("\n".join(wrapped(line, int(14.5 * columns * width)) for line in title.split("\n")), wrap=True)
         if path is not None:
             save(figure, pathlib.Path(path), DPI)

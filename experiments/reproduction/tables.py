@@ -23,9 +23,8 @@ from .numbers import AGREES, NEAR, Position, Value, common_seeds
 from .results import Results, portable
 from .runs import all_tasks, held_out_accuracies, lineage
 
-# Decimals of numbers with these units; others have two. Those of tables with paired differences.
+# Decimals of numbers with these units; others have two.
 DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
-PAIRED_DIGITS = {NATS: 3}
 # Agreement with the printed number -> Markdown around ours.
 MARKS = {AGREES: "**", NEAR: "*"}
 # Stands for a fact that a stored result lacks.
@@ -297,9 +296,7 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
         "interval. MB sent are those of the seed with the most."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
-    digits: dict[Position, int] = {
-        value.cell.position: PAIRED_DIGITS.get(value.cell.measure.unit, 2) for value in ended
-    }
+    digits: dict[Position, int] = {value.cell.position: DIGITS.get(value.cell.measure.unit, 2) for value in ended}
     cells = {place: _paired(*both, digits[place]) for place, both in intervals(item, ended).items()}
     return [text, _grid(item, ended, cells), _costs(results, item, ended)]
 
