@@ -117,7 +117,7 @@ def main(argv: list[str]) -> None:
         unused.refuse(["yes"], "without --delete")
         print(table(*(folders or ("runs",))))
         return
-    if not folders:
+    if not (folders and all(folders)):  # '' would be the working directory
         raise UserError("--delete: name the runs to delete, or folders of runs.")
     for link in filter(pathlib.Path.is_symlink, map(pathlib.Path, folders)):
         raise UserError(f"--delete: {link} is a symbolic link; name the directory itself, {link.resolve()}.")

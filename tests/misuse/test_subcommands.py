@@ -50,6 +50,7 @@ REFUSED = [
     ("bench --json=gone/x.json", "json=gone/x.json | can't be written"),
     ("bench --device=gpu", "device=gpu | no GPU"),
     ("list", "fedwin list algorithms|"),
+    ("runs --delete --yes ''", "--delete: name the runs"),
     ("citation nosuch", "no citation for 'nosuch'"),
     ("citation runs/gone", "runs/gone: this is not the directory of a run"),
     ("citation fieldless", "fieldless | not a run's configuration"),
