@@ -81,15 +81,15 @@ def warmup(schedule: Callable, num_rounds: int, share: float):
     return lambda round: schedule(round) * jnp.minimum(1.0, jnp.asarray(round + 1, float) / (share * num_rounds))
 
 
-# A fraction of the rounds, or a 0-based round.
-Start = Annotated[float, Range(0, 1)] | NonNegativeInt
+# A fraction of the rounds, or a 0-based round. The fraction 1 would be after the last round.
+Start = Annotated[float, Range(0, 1, open_most=True)] | NonNegativeInt
 
 
 def first_round(start: float, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that a `start` parameter means.
 
     Args:
-      start: a float in 0.0..1.0 is a fraction of the rounds, an integer the 0-based round itself; UserError for others.
+      start: a float in [0, 1) is a fraction of the rounds, an integer the 0-based round itself; UserError for others.
       name: the method that has the parameter, for error messages.
 
     Example:
@@ -98,7 +98,7 @@ def first_round(start: float, num_rounds: int, name: str) -> int:
     """
     if isinstance(start, bool) or not isinstance(start, (int, float)):
         raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")
-    if not 0 <= start or (isinstance(start, float) and start > 1):
-        raise UserError(f"{name}: start={start} must be a fraction in 0.0..1.0 or a 0-based round >= 0.")
+    if not 0 <= start or (isinstance(start, float) and start >= 1):
+        raise UserError(f"{name}: start={start} must be a fraction in [0, 1) or a 0-based round >= 0.")
     # The epsilon corrects products such as 0.29 * 100 = 28.999999999999996.
     return int(start * num_rounds + 1e-9) if isinstance(start, float) else start

@@ -176,7 +176,7 @@ def outside(values):
     candidates = [math.nan, -math.inf, [], "no such value"]
     for least, most, open_least, open_most in (kind.range for kind in values.kinds if kind.range):
         below = least if open_least else math.nextafter(least, -math.inf)
-        above = most if open_most else math.nextafter(most, math.inf)
+        above = float(most) if open_most else math.nextafter(most, math.inf)
         candidates += [below if below else -ranges.SMALLEST, 0 if open_least and not least else least - 1, above]
     kinds = {kind.type for kind in values.kinds if not kind.values}
     if float not in kinds and str not in kinds:

@@ -32,6 +32,7 @@ REFUSED = [
     ("--num_processes=2 --process_id=0 --coordinator_address=node0", "coordinator_address=node0 | HOST:PORT"),
     ("--num_processes=2 --process_id=2 --coordinator_address=node0:1234", "process_id=2 | from 0 to 1"),
     ("--wrap=ima:window=2,start=9", "start=9 | after the last round"),
+    ("--wrap=ima:window=2,start=1.0", "start=1.0 must be a number in [0, 1) or an integer"),
     ("--algorithm=amplified_scaffold:period=4", "period=4 | never start | num_rounds=3 | smaller period"),
     ("--algorithm=fedfa:anchor_from=3", "anchor_from=3 | never start | num_rounds=3 | smaller anchor_from"),
     ("--observe=swa:cycle=2", "observer 'swa' | from round 2 on | cycle=2 | no model | num_rounds=3 | smaller cycle"),
