@@ -57,7 +57,7 @@ def define_flags() -> dict[str, list[str]]:
     for axis in AXES:
         flags.DEFINE_list(f"{axis}s", [], f"Only these {axis}s, by name; empty: all.")
         flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.")
-    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.")
+    flags.DEFINE_list("seeds", [], "Seeds to train in place of the item's own; tables show all seeds with results.")
     flags.DEFINE_integer("seeds_at_once", 1, "Seeds of a run that train vmapped; not at paper scale.", lower_bound=1)
     flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.")
     flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.")
