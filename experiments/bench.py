@@ -147,7 +147,8 @@ def check(cases: Iterable[Case]) -> None:
         except RuntimeError as error:
             raise UserError("device=gpu: jax sees no GPU here; omit the flag (experiments/guide/gpus.md).") from error
     path = pathlib.Path(FLAGS.json)
-    if FLAGS.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+    place = path if path.exists() else path.parent
+    if FLAGS.json and (path.is_dir() or path.parent.is_file() or not os.access(place, os.W_OK)):
         raise UserError(f"json={path} can't be written; name a file in a folder that you can write to.")
 
 

@@ -48,6 +48,7 @@ REFUSED = [
     ("bench --peers=nosuch", "peers=nosuch | fedjax"),
     ("bench --cohort=lenet5=99999999999x2x2", "cohort=lenet5=99999999999x2x2 | GiB | smaller"),
     ("bench --json=gone/x.json", "json=gone/x.json | can't be written"),
+    ("bench --json=afile/x.json", "json=afile/x.json | can't be written"),
     ("bench --device=gpu", "device=gpu | no GPU"),
     ("list", "fedwin list algorithms|"),
     ("runs --delete --yes ''", "--delete: name the runs"),
