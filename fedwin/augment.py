@@ -74,7 +74,7 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
         GHB do.
 
     Raises:
-      UserError: for a padding of 0 without a size, or images smaller than the crop.
+      UserError: for a padding of 0 without a size, or images smaller than the crop, or as large without padding.
 
     Example:
       >>> output_shape(crop_flip(size=224), (256, 256, 3))
@@ -90,6 +90,8 @@ def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0
                 f"augmentation crop_flip: size={size} cannot be cut from images of {height} x {width}; load larger "
                 f"ones (landmarks:size=256) or give a smaller size."
             )
+        if size == height == width and not padding:
+            raise UserError(f"augmentation crop_flip: size={size} is that of the images; give a padding, or use flip.")
         if padding >= (size or min(height, width)):
             raise UserError(
                 f"augmentation crop_flip: padding={padding} leaves crops of images of {height} x {width} that contain "

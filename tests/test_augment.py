@@ -73,6 +73,7 @@ def test_tokens_and_floats_are_left_or_scaled():
     "text, shape, message",
     [
         ("crop_flip:size=9", (8, 10, 3), "size=9 cannot be cut from images of 8 x 10"),
+        ("crop_flip:size=8", (8, 8, 3), "size=8 is that of the images; give a padding"),
         ("crop_flip:padding=0", (8, 10, 3), "padding=0"),
         ("flip", (20,), r"needs images .* examples \[20\]"),
     ],
