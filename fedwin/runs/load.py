@@ -83,11 +83,13 @@ class TrainedModel:
         return client_table(self.directory, self.seed, self.round)
 
     def logits(self, x: Any) -> jax.Array:
-        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
-        x = jnp.asarray(x)
+        """Returns logits [B, C] or [B, T, V] of examples [B, ...], stored as in the data set; UserError for one."""
+        x, stored = jnp.asarray(x), self.prepared.dataset.train["x"]
+        if x.ndim != len(stored.shape):
+            raise UserError(f"logits: x has shape {x.shape}; give examples, such as of shape {(1, *stored.shape[1:])}.")
         # The dtype decides how x is normalized: uint8 is divided by 255, other whole numbers are tokens.
         if jnp.issubdtype(x.dtype, jnp.integer):
-            x = x.astype(self.prepared.dataset.train["x"].dtype)
+            x = x.astype(stored.dtype)
         with jax_config.settings(self.prepared.config.precision):
             return self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
 

@@ -85,6 +85,7 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: client_models(load(finished), [0], seed=1), "load is of seed 0, round 12"),
         (lambda: client_models(load(finished), [0], round=8), "load is of seed 0, round 12"),
         (lambda: load(finished, round="4"), "round='4' must be an integer"),
+        (lambda: load(finished).logits(np.zeros((8, 8, 1))), "shape .8, 8, 1.; .* shape .1, 8, 8, 1."),
     ):
         refused(words, call)
 
