@@ -271,7 +271,7 @@ def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None 
         found = ", ".join(map(str, lines or dict.fromkeys(f"seed {line['seed']}" for line in written)))
         remedy = f"available: {found}" if found else "it diverged before one, or needs --eval_clients=all"
         wanted = "" if round is None else f" of round {round}"
-        raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed}; {remedy}.")
+        raise UserError(f"{directory} has no evaluation of clients{wanted} with seed {seed!r}; {remedy}.")
     round = max(lines) if round is None else round
     path = client_file(pathlib.Path(directory), seed, round)
     try:

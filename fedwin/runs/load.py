@@ -141,7 +141,7 @@ def load(
         run = _state(prepared, seed, leaves)
         models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
     if readout not in models:
-        raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.{nearest(readout, models)}")
+        raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.{nearest(str(readout), models)}")
     return TrainedModel(models[readout], prepared.model, prepared.normalize, seed, round, prepared, run, directory)
 
 

@@ -77,6 +77,7 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: load(finished, seed=3), "seed=3"),
         (lambda: load(finished, round=9), "no checkpoint of round 9"),
         (lambda: load(finished, readout="wima9"), "model, ema, wima3, wima2_classifier"),
+        (lambda: load(finished, readout=None), "readout='None'"),
         (lambda: client_models(finished, [1, 1]), "each once"),
         (lambda: client_models(finished, [20]), "0..19"),
         (lambda: client_models(finished, []), "each once"),
