@@ -316,6 +316,8 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
 
 def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     """Returns config.json of a directory, None if it is empty or missing; UserError for other flags or other files."""
+    if directory.parts[:1] == ("~",):
+        raise UserError(f"out_dir={directory}: bash does not replace ~ behind '='; write $HOME in place of it.")
     try:
         names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     except OSError as error:

@@ -61,6 +61,7 @@ REFUSED = [
     ("--out_dir=strangers", "out_dir=strangers | other files | --out_dir"),
     (f"--out_dir={LONG_NAME}", "out_dir=aaa | name too long | --out_dir"),
     ("--out_dir=afile/run", "can't be written"),
+    ("--out_dir=~/run", "out_dir=~/run | write $HOME"),
     ("--fork_from=x", "fork_from='x' | DIR@ROUND"),
     ("--fork_from=gone@1", "gone: there is no such folder"),
     ("--init_from=gone@1:part=head", "part=head | all, classifier, features"),
