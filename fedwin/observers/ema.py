@@ -28,7 +28,7 @@ def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
         return Average(model, jnp.zeros((), jnp.int32))
 
     def update(round, model, state):
-        averaged = tree.map(lambda e, w: (decay * e + (1 - decay) * w).astype(e.dtype), state.model, model)
+        averaged = tree.lerp(1 - jnp.asarray(decay, float), state.model, model)  # rounded first: weights that sum to 1
         return Average(tree.where(state.count == 0, model, averaged), state.count + 1)
 
     return Observer(init, update, lambda model, state: {"ema": state.model})

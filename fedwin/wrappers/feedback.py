@@ -117,7 +117,7 @@ def primal(setting: Setting, *, mu_y: Share = 0.7, mu_x: Share = 0.99) -> Wrappe
       >>> testing.run_rounds("fedavg", wrappers=["primal:mu_x=0.5"])
       {'model': [5.186, 3.822, 3.242]}
     """
-    average = _recursive(lambda round, total: (jnp.asarray(1 - mu_x, float), total))
+    average = _recursive(lambda round, total: (1 - jnp.asarray(mu_x, float), total))
     return Wrapper("primal", lambda algorithm: _fed_back(setting, algorithm, average, mu_y))
 
 

@@ -1,5 +1,6 @@
 """WIMA as a sum of server steps, averages of a part of the model, SWA and EMA."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -33,6 +34,10 @@ def test_an_exponential_average_begins_with_the_first_trained_model():
     for t, value in enumerate((1.0, 3.0)):
         state = observer.update(t, model(value), state)
     assert observer.read(model(3.0), state)["ema"].params["w"] == 1.5
+    with jax.enable_x64(False):
+        update = observers.ema(problem("partial").setting, decay=0.9999).update
+        share = lambda old, new: float(update(1, jnp.float32(new), observers.Average(jnp.float32(old), 1)).model)
+        assert share(1, 0) + share(0, 1) == 1
 
 
 @pytest.mark.parametrize(
