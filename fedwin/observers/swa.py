@@ -46,7 +46,7 @@ def swa(
         # A fork whose parent began earlier has more models than this one collects; the average then begins anew.
         anew = state.count > jnp.maximum(round - first - (phase == "code"), 0) // cycle
         n, so_far = jnp.where(anew, 0, state.count), tree.where(anew, model, state.model)
-        mixed = tree.map(lambda a, w: ((n * a + w) / (n + 1)).astype(a.dtype), so_far, model)
+        mixed = tree.axpy(1 / (n + 1), tree.sub(model, so_far), so_far)
         # Before `start` the state follows the model: in round `start` it is the model that the round begins with.
         average = tree.where(round < first, model, tree.where(collect, mixed, so_far))
         return Average(average, jnp.where(round < first, 0, n + collect))

@@ -54,6 +54,13 @@ def test_swa_of_a_fork_with_a_later_start_begins_anew(begin, phase, before, coll
     assert state.model.params["w"] == np.mean(collected) and state.count == len(collected)
 
 
+def test_swa_of_equal_models_is_that_model_in_float32():
+    with jax.enable_x64(False):
+        observer, one = observers.swa(problem("partial").setting, start=0, cycle=1), jnp.ones(8, jnp.float32)
+        average = jax.lax.fori_loop(0, 1000, lambda t, state: observer.update(t, one, state), observer.init(one))
+    np.testing.assert_array_equal(average.model, one)
+
+
 DECAYS = {
     "linear": lambda s: 1 - s,
     "cosine": lambda s: (1 + np.cos(np.pi * s)) / 2,
