@@ -38,7 +38,8 @@ class CorrectedState(NamedTuple):
 
 def orthogonalized(x, steps: int):
     """Returns U V^T of a matrix U S V^T, [..., outputs], by Newton-Schulz steps from x / ||x||; vectors stay there."""
-    unit = x / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(x))), jnp.finfo(x.dtype).tiny)
+    unit = x / jnp.maximum(jnp.max(jnp.abs(x)), jnp.finfo(x.dtype).tiny)  # squares of small numbers are 0
+    unit = unit / jnp.maximum(jnp.sqrt(jnp.sum(jnp.square(unit))), 1)
     if x.ndim < 2:
         return unit
     m = unit.reshape(-1, x.shape[-1])

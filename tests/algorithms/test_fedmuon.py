@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fedwin import losses, testing
+from fedwin.algorithms import fedmuon_bc
 
 KERNEL = np.array([[0.5, -0.2], [0.1, 0.3], [-0.4, 0.2]])  # 3 inputs, 2 outputs
 BIAS = np.array([0.1, -0.1])
@@ -90,6 +91,13 @@ def bias_corrected(beta, steps, decay, server_lr):
         c = [a + d for a, d in zip(c, drift)]
         out.append((*x, c[0], np.stack([mine[0] for mine in own])))
     return [np.stack(part) for part in zip(*out)]
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_directions_do_not_depend_on_the_size_of_momenta(size):
+    """Their squares are 0 and inf in float32."""
+    of_size = lambda size: fedmuon_bc.orthogonalized(jnp.float32(size * KERNEL), 5)
+    np.testing.assert_allclose(of_size(size), of_size(1), rtol=1e-4)
 
 
 @pytest.mark.parametrize("steps", [0, 5])
