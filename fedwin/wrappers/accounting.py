@@ -1,7 +1,8 @@
 """Privacy accounting: epsilon of a run after a number of rounds, computed by the accountants of dp-accounting.
 
 A round is one Gaussian mechanism on a random cohort. Two accountants compose the rounds: Renyi differential privacy (an
-upper bound, in microseconds per evaluation) and privacy loss distributions (tight, for Poisson cohorts only).
+upper bound, in microseconds per evaluation) and privacy loss distributions (never above it, usually tight, for Poisson
+cohorts only).
 
 Mironov et al., Renyi Differential Privacy of the Sampled Gaussian Mechanism, 2019, https://arxiv.org/abs/1908.10530.
 Wang et al., Subsampled Renyi Differential Privacy and Analytical Moments Accountant, 2019,
@@ -15,6 +16,8 @@ import logging
 import math
 import types
 from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
 
 from fedwin.errors import require
 
@@ -178,4 +181,6 @@ def _epsilon(spent: tuple[tuple[Mechanism, int], ...], delta: float, accountant:
     composition = _package().pld.PLDAccountant(relation, value_discretization_interval=interval)
     for mechanism, rounds in spent:
         composition.compose(_event(mechanism), rounds)
-    return float(composition.get_epsilon(delta))
+    # Infinite, after an overflow, or too large where it is beyond the precision or the grid.
+    with np.errstate(over="ignore"):
+        return min(bound, float(composition.get_epsilon(delta)))

@@ -43,6 +43,10 @@ def test_before_the_first_round_and_with_little_noise_or_none():
     assert [Privacy(z, "add_remove", 10, 1, 1e-5).epsilon(r) for z, r in ((1.0, 0), (0.0, 1))] == [0, math.inf]
     # On a grid that grows with epsilon, an upper bound: minutes and gigabytes otherwise.
     assert Privacy(0.1, "add_remove", 100, 10.0, 1e-3, "pld").epsilon(10) == pytest.approx(236.5137, rel=1e-5)
+    # Where losses leave the range of floats, or rounds lose less than the grid, it is not above that of Renyi.
+    for z, clients, delta, rounds in ((0.3, 100, 1e-6, 100), (30.0, 100_000, 1e-6, 1_000_000)):
+        rdp, pld = (Privacy(z, "add_remove", clients, 100, delta, name).epsilon(rounds) for name in ("rdp", "pld"))
+        assert pld <= rdp < 1000
 
 
 def test_the_package_is_asked_for_before_the_run(monkeypatch, tmp_path):
