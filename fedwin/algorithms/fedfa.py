@@ -111,7 +111,7 @@ def initial_anchors(model: Model, params, key):
     if len(kernels) != 1:
         raise UserError("fedfa: the classifier must be one dense layer.")
     key, num_classes = jax.random.fold_in(key, 1), model.num_classes
-    width, dtype = kernels[0].shape[0], kernels[0].dtype
+    width, dtype = kernels[0].shape[0], jnp.promote_types(kernels[0].dtype, jnp.result_type(float))
     if num_classes <= width:
         return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
     rows = jax.random.normal(key, (num_classes, width), dtype)

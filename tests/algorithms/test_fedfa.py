@@ -100,6 +100,13 @@ def test_the_content_of_padding_changes_nothing():
         np.testing.assert_array_equal(found, expected)
 
 
+def test_anchors_of_parameters_in_low_precision_are_float32():
+    p = testing.classification()
+    low = jax.tree.map(lambda x: x.astype(jnp.bfloat16), p.variables.params)
+    run = testing.trajectory(p._replace(variables=p.variables._replace(params=low)), p.build("fedfa"), 1)[-1]
+    assert run.state.dtype == jnp.float32 and run.params["last"]["kernel"].dtype == jnp.bfloat16
+
+
 def test_fedfa_refuses_sequences():
     p = testing.classification()
     labels = jnp.stack([p.store.examples["y"]] * 2, 1)
