@@ -28,12 +28,12 @@ def stochastic(x, key, bits: int):
       >>> stochastic(jnp.array([0.0, 1.0, -0.5]), jax.random.key(0), bits=2).tolist()
       [0.0, 1.0, -1.0]
     """
-    levels = 2 ** (bits - 1) - 1
+    levels, dtype, x = 2 ** (bits - 1) - 1, x.dtype, tree.at_least_float32(x)
     scale = jnp.max(jnp.abs(x))
     unit = x / jnp.where(scale > 0, scale, 1) * levels
     # The sum may round up to the next integer beyond the last level.
     drawn = jnp.clip(jnp.floor(unit + jax.random.uniform(key, x.shape, x.dtype)), -levels, levels)
-    return drawn * (scale / levels)
+    return (drawn * (scale / levels)).astype(dtype)
 
 
 def sent_bytes(leaf, bits: int) -> int:

@@ -44,6 +44,11 @@ def test_zeros_stay_zeros_and_a_value_that_is_not_finite_shows():
     assert np.isnan(np.asarray(stochastic(jnp.array([1.0, jnp.inf]), key, 4))).any()
 
 
+def test_numbers_of_low_precision_are_rounded_like_those_of_float32():
+    key, low = jax.random.key(0), jnp.asarray(VALUES, jnp.bfloat16)
+    np.testing.assert_array_equal(stochastic(low, key, 8), stochastic(low.astype(float), key, 8).astype(jnp.bfloat16))
+
+
 @pytest.mark.slow
 def test_clients_draw_for_themselves_and_in_every_round():
     p = testing.quadratic([0.0] * 3, np.zeros((3, 1)), [0.0], steps=1, lr=1.0, schedule=[range(3)])
