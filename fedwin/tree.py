@@ -71,7 +71,7 @@ def normal(a, key, deviation):
 
 def squared_norm(a):
     """Returns the sum of squares of all elements, []."""
-    return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(a)), jnp.zeros(()))
+    return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(at_least_float32(a))), jnp.zeros(()))
 
 
 def norm(a):

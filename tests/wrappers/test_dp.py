@@ -15,7 +15,7 @@ from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
-from fedwin.wrappers.dp import noise_of_the_sum
+from fedwin.wrappers.dp import clipped, noise_of_the_sum
 from tests.algorithms.identities import leaves
 from tests.problems import STEPS, built, stepping
 from tests.refusals import refused
@@ -112,6 +112,14 @@ def test_the_bits_have_their_noise_and_the_sum_has_more():
 def test_a_step_that_is_not_finite_counts_as_zero():
     p = stepping(np.array([[np.inf, 1.0, 0.0], [0.3, 0.4, 0.0]]))
     np.testing.assert_allclose(one_round(p, "fedavg:weighting=uniform", EXACT).params["x"], [0.15, 0.2, 0], rtol=1e-6)
+
+
+def test_norms_of_low_precision_are_those_of_float32():
+    # Squares below 6e-8 are 0 in float16, and a sum above 65,504 is infinite.
+    for size in (1e-4, 10):
+        step, within = clipped(jnp.full(10_000, size, jnp.float16), 50 * size)
+        np.testing.assert_allclose(np.asarray(step, float), size / 2, rtol=1e-3)
+        assert not within
 
 
 @pytest.mark.slow
