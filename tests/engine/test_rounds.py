@@ -45,10 +45,10 @@ def test_programs_for_a_gpu_are_those_of_every_process(monkeypatch):
 
 
 @pytest.mark.parametrize("strategy", [Strategy(1), Strategy(2), Strategy(None)])
-def test_sums_count_booleans_and_widen_small_integers(strategy):
-    function = lambda shared, own: ((own > 0, jnp.full((), 100, jnp.int8)), ())
-    sums, _ = map_cohort(function, (), jnp.arange(4), strategy)
-    assert [int(total) for total in sums] == [3, 400]
+def test_sums_count_booleans_widen_small_integers_and_add_up_low_precision_in_float32(strategy):
+    function = lambda shared, own: ((own > 0, jnp.full((), 100, jnp.int8), jnp.ones((), jnp.bfloat16)), ())
+    sums, _ = map_cohort(function, (), jnp.arange(1024), strategy)
+    assert [int(total) for total in sums] == [1023, 102_400, 1024] and sums[2].dtype == jnp.bfloat16
 
 
 def test_observers_leave_training_bitwise_unchanged():
