@@ -51,6 +51,11 @@ def at_least_float32(a):
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), a)
 
 
+def like(a, b):
+    """Returns b in the dtypes of a."""
+    return map(lambda x, y: y.astype(x.dtype), a, b)
+
+
 def copy(a):
     """Returns a copy of a in new buffers, without weak dtypes such as those of Python numbers."""
     return map(lambda x: jnp.array(x, x.dtype, copy=True), a)

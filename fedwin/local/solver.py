@@ -216,10 +216,10 @@ class Solver:
             return _Loop(new, optimizer, recorded.stats, total, carry, loss, loop.seen + count)
 
         zero = jnp.zeros((), lr.dtype)
-        total = tree.zeros_like(params) if grad else None
+        total = tree.at_least_float32(tree.zeros_like(params)) if grad else None
         optimizer = self.optimizer.init(params) if optimizer is None else optimizer
         end = lax.fori_loop(0, steps, body, _Loop(params, optimizer, c.stats, total, carry, zero, zero))
-        mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else None
+        mean = tree.like(params, tree.scale(1 / jnp.maximum(float_steps, 1), end.total)) if grad else None
         y = self.bound(params, end.params)
         metrics = {"loss": core.Mean(end.loss, end.seen)}
         return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
@@ -230,7 +230,8 @@ class Solver:
         One pass in stored order, with the training-time preprocessing.
         """
         gradient = lambda batch, key: jax.grad(lambda p: self._value(p, c.stats, batch, key, c.info)[0])(params)
-        return self._mean_of_batches(c, 2, gradient, tree.zeros_like(params))
+        zeros = tree.at_least_float32(tree.zeros_like(params))
+        return tree.like(params, self._mean_of_batches(c, 2, gradient, zeros))
 
     def mean_loss(self, params, c: core.Client):
         """Computes the loss (1/N) sum_n f(params; x_n) of all local examples, float [], in one pass like `gradient`."""

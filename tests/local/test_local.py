@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import core, local, losses
+from fedwin import core, local, losses, testing
 
 
 def client(size, n_max=None, total=40, key=0):
@@ -181,3 +181,10 @@ def test_the_optimizer_receives_the_current_parameters():
         train({"w": jnp.float32(1)}, client(10)).params["w"] for train in (inside, solver(epochs=2, weight_decay=0.3))
     )
     np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
+def test_mean_gradients_of_low_precision_are_added_up_in_float32():
+    loss = lambda params, batch, key, info: jnp.mean(batch["a"]) * params["x"].astype(float)
+    p = testing.problem({"x": jnp.zeros((), jnp.bfloat16)}, [{"a": np.ones(600)}], loss, [(0,)], lr=0.0, batch_size=1)
+    means = p.solve(p.variables.params, p.client(0), grad=True).grad, p.solve.gradient(p.variables.params, p.client(0))
+    assert means == ({"x": 1}, {"x": 1}) and means[0]["x"].dtype == jnp.bfloat16
