@@ -25,10 +25,10 @@ def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
     """
 
     def init(model):
-        return Average(model, jnp.zeros((), jnp.int32))
+        return Average(tree.at_least_float32(model), jnp.zeros((), jnp.int32))
 
     def update(round, model, state):
         averaged = tree.lerp(1 - jnp.asarray(decay, float), state.model, model)  # rounded first: weights that sum to 1
         return Average(tree.where(state.count == 0, model, averaged), state.count + 1)
 
-    return Observer(init, update, lambda model, state: {"ema": state.model})
+    return Observer(init, update, lambda model, state: {"ema": tree.like(model, state.model)})

@@ -38,7 +38,7 @@ def swa(
     first = first_round(start, setting.num_rounds, "swa")
 
     def init(model):
-        return Average(model, jnp.zeros((), jnp.int32))
+        return Average(tree.at_least_float32(model), jnp.zeros((), jnp.int32))
 
     def update(round, model, state):
         due = (round - first) % cycle == 0 if phase == "code" else (round - first + 1) % cycle == 0
@@ -51,4 +51,4 @@ def swa(
         average = tree.where(round < first, model, tree.where(collect, mixed, so_far))
         return Average(average, jnp.where(round < first, 0, n + collect))
 
-    return Observer(init, update, lambda model, state: {"swa": state.model})
+    return Observer(init, update, lambda model, state: {"swa": tree.like(model, state.model)})

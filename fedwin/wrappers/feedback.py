@@ -69,8 +69,8 @@ def _recursive(share) -> Observer:
         # Where the average is one model, it is that model, bitwise, whatever came before.
         return _Weighted(tree.where(c == 1, model, tree.lerp(c, own.model, model)), total)
 
-    init = lambda model: _Weighted(model, jnp.zeros((), float))
-    return Observer(init, update, lambda model, own: {_NAME: own.model})
+    init = lambda model: _Weighted(tree.at_least_float32(model), jnp.zeros((), float))
+    return Observer(init, update, lambda model, own: {_NAME: tree.like(model, own.model)})
 
 
 @WRAPPERS.register("feedback", paper=("caldarola2023window", "defazio2025smoothing"))

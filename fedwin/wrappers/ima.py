@@ -302,6 +302,6 @@ def swa(
         def update(own, model, inner, round):
             return average.update(round, algorithm.eval_model(model, inner), own), model
 
-        return after(algorithm, init, update, eval_model=lambda model, state: state.own.model)
+        return after(algorithm, init, update, eval_model=lambda model, state: average.read(model, state.own)["swa"])
 
     return Wrapper("swa", wrap if evaluate == "average" else unchanged, rate=unchanged if cycle == 1 else rate)

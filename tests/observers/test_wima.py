@@ -61,6 +61,16 @@ def test_swa_of_equal_models_is_that_model_in_float32():
     np.testing.assert_array_equal(average.model, one)
 
 
+@pytest.mark.parametrize("choice, expected", [("ema:decay=0.99", 1.9), ("swa:start=0,cycle=1", 1.5)])
+def test_averages_of_models_in_low_precision_are_kept_in_float32(choice, expected):
+    """Of models that rise from 1 to 2 in steps that bfloat16 cannot add to 1."""
+    ((name, observer),) = observers.build_all([choice], problem("partial").setting).items()
+    model = lambda t: jnp.asarray(1 + t / 1000, jnp.bfloat16)
+    state = jax.lax.fori_loop(0, 1000, lambda t, state: observer.update(t, model(t), state), observer.init(model(0)))
+    average = observer.read(model(999), state)[name]
+    assert average.dtype == jnp.bfloat16 and abs(float(average) - expected) < 0.01
+
+
 DECAYS = {
     "linear": lambda s: 1 - s,
     "cosine": lambda s: (1 + np.cos(np.pi * s)) / 2,
