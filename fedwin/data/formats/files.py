@@ -51,7 +51,7 @@ def reading(where: object, expected: str = "", remedy: str = "fetch it again") -
 
 def read_npz(source) -> dict[str, np.ndarray]:
     """Returns name -> array of an .npz file, a path or stream; raises ValueError for a member that is no array."""
-    with np.load(source, allow_pickle=False) as archive:
+    with np.lib.npyio.NpzFile(source) as archive:  # np.load takes any text file for a pickle
         arrays = {name: archive[name] for name in archive.files}
     if foreign := [name for name, value in arrays.items() if not isinstance(value, np.ndarray)]:
         raise ValueError(f"'{foreign[0]}' is no array")

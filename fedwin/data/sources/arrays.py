@@ -175,7 +175,7 @@ def npz(
         raise UserError("npz: window makes a regression of one number; leave num_classes and task out.")
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file
-    with files.reading(path, "not a readable .npz file of arrays"):
+    with files.reading(path, "not a readable .npz file of arrays", "write it with np.savez"):
         arrays = files.read_npz(path)
     absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays and window is None]
     if absent:
