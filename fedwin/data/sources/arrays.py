@@ -166,7 +166,7 @@ def npz(
       file: its name.
 
     Raises:
-      UserError: a file or array is missing or damaged, a parameter has no effect, or as for `from_arrays` or
+      UserError: a file or array is missing or damaged, a parameter or array has no effect, or as for `from_arrays` or
         `from_series`.
     """
     if window is None and (horizon, test_share) != (1, 0.2):
@@ -177,9 +177,11 @@ def npz(
     path = root if root.is_file() else root / file
     with files.reading(path, "not a readable .npz file of arrays", "write it with np.savez"):
         arrays = files.read_npz(path)
-    absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays and window is None]
-    if absent:
+    needed = {"x_train", "y_train", "x_test", "y_test"} if window is None else set()
+    if absent := sorted(needed - set(arrays)):
         raise UserError(f"{path}: {', '.join(absent)} missing; it contains {', '.join(arrays) or 'nothing'}.")
+    if needed and (unread := sorted(set(arrays) - needed - {"client_train"})):
+        raise UserError(f"{path}: {', '.join(unread)} has no effect; leave it out (only client_train names clients).")
     try:
         if window is not None:
             return from_series(arrays, window=window, horizon=horizon, test_share=test_share)

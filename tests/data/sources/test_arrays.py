@@ -38,6 +38,8 @@ def test_npz_files(tmp_path):
     refused("gone.npz: no such file or folder; check --data_dir", data.load, "npz", tmp_path / "gone.npz")
     (tmp_path / "table.csv").write_text("age,label\n31,0\n")
     refused(r"table.csv: not a .* \(File is not a zip file\); write it with", data.load, "npz:file=table.csv", tmp_path)
+    np.savez(tmp_path / "more.npz", x_train=x, y_train=y, x_test=tx, y_test=ty, clients_train=y)
+    refused("more.npz: clients_train has no effect", data.load, "npz:file=more.npz", tmp_path)
     with zipfile.ZipFile(tmp_path / "part.npz", "a") as archive:
         archive.writestr("x_test.npy", "text")
     refused("part.npz: not a readable .*'x_test' is no array", data.load, "npz:file=part.npz", tmp_path)
