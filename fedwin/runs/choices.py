@@ -99,6 +99,9 @@ def own_parts(config: Config) -> dict[str, Callable]:
 
 def algorithm_choice(options: ServerOptions) -> Choice:
     """Returns the algorithm with --server_lr and --weighting among its parameters; UserError if it can't have them."""
+    name = parse(options.algorithm).name
+    if name not in ALGORITHMS and (flags := [f"--{flag}" for flag in REGISTRIES if name in REGISTRIES[flag]]):
+        raise UserError(f"algorithm '{name}' does not exist; write {' or '.join(flags)}={options.algorithm}.")
     choice = ALGORITHMS.check(options.algorithm)
     known = ALGORITHMS.options(choice.name)
     for name, value in (("server_lr", options.server_lr), ("weighting", options.weighting)):

@@ -47,6 +47,7 @@ REFUSED = [
     ("--mu=0.1", "unknown flag --mu. --help lists all. A method's parameter | --algorithm=NAME:mu=VALUE"),
     ("--observe=wima50", "unknown observer 'wima50'. Did you mean 'wima:window=50'?"),
     ("--wrap=ima_5", "unknown wrapper 'ima_5'. Did you mean 'ima:window=5'?"),
+    ("--algorithm=swa:cycle=2", "algorithm 'swa' does not exist; write --wrap or --observe=swa:cycle=2."),
     ("--model=resnet56", "unknown model 'resnet56'. Did you mean 'resnet"),
     ("--dataset=cifar10:constants=ima", "data set 'cifar10:constants=ima' | prepare --dataset=cifar10:constants=ima"),
     ("fedavg", "'fedavg' is not a flag | --help"),
