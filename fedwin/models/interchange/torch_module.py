@@ -59,7 +59,7 @@ def convert(model: Model, arrays: Mapping[str, Any], metadata: Mapping[str, Any]
     if not hasattr(modules.get(""), "torch_modules"):
         raise UserError(
             f"layout=torch: the network '{model.name}' has no PyTorch form, as perceptrons, plain CNNs and ResNets "
-            f"have; export it with --layout=jax."
+            f"have; give your own module a method torch_modules(), or export it with --layout=jax."
         )
     ends = "(-1, 1, 1)" if len(shape) == 3 else "(-1)"
     tensor = lambda sign, values: f"x = x {sign} torch.tensor({values}).reshape{ends}" if values is not None else ""

@@ -162,7 +162,7 @@ class Dilated(nn.Module):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 2), 10), "the network 'vit' has no PyTorch form"),
+        (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 2), 10), "no PyTorch form, .* torch_modules"),
         (lambda: models.from_flax(Dilated(), (8, 8, 2)), "'conv' is no dense layer, .* neither dilation nor groups"),
         (lambda: models.from_flax(Flattened(("norm", "dense", "head")), (8, 8, 2)), "'norm' is no dense layer,"),
         (lambda: models.from_flax(Flattened(("dense", "head")), (8, 8, 2)), "of 'Flattened' .* its layer 'norm'"),
