@@ -91,6 +91,8 @@ def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
     Networks divide uint8 by 255, use floating-point numbers unchanged and embed other integers as token ids, so images
     must not be int32, and tokens must not be uint8.
     """
+    if x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[2] == x.shape[3] > 4:
+        raise UserError(f"{where}: images are {x.shape[1:]}, channels first; give x.transpose(0, 2, 3, 1).")
     if np.issubdtype(x.dtype, np.floating):
         check_finite(x, where)
     elif not np.issubdtype(x.dtype, np.integer):

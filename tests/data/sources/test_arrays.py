@@ -60,6 +60,8 @@ def test_inconsistent_arrays_are_refused(change, message):
     change(given)
     refused(message, data.from_arrays, *given)
     refused("give one for each", data.from_arrays, *arrays(), clients=[1, 2])
+    x = np.zeros([6, 3, 8, 8], np.uint8)
+    refused(r"\(3, 8, 8\), channels first; give x.transpose", data.from_arrays, x, *arrays()[1:2], x[:3], arrays()[3])
     given = [*arrays()[:2], arrays()[2].astype(np.uint8), arrays()[3]]
     refused("'x' is float32 in train and uint8 in test", data.from_arrays, *given)
 
