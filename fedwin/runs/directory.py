@@ -135,6 +135,12 @@ class Identity:
         return "; ".join(changed)
 
 
+def normalization(dataset: Dataset) -> str:
+    """Returns mean and standard deviation as the identity of a run contains them."""
+    text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
+    return f"mean {text(dataset.mean)}, std {text(dataset.std)}"
+
+
 def identity(
     config: Config,
     hashes: dict[str, str],
@@ -147,9 +153,7 @@ def identity(
     """Returns the identity of a run on this machine, with the normalization of its data set and its `data_hashes`."""
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
-    text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
-    normalization = f"mean {text(dataset.mean)}, std {text(dataset.std)}"
-    recorded = environment(device.platform, convolves) | {"normalisation": normalization}
+    recorded = environment(device.platform, convolves) | {"normalisation": normalization(dataset)}
     return Identity(config.decisive(), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
 
 

@@ -323,11 +323,12 @@ def check_unchanged(prepared: PreparedRun, directory: pathlib.Path) -> None:
     config, recorded = prepared.config, directories.read_config(directory).identity
     files, data, initial = prepared.hashes
     parent, before = pathlib.Path(config.fork_from.rpartition("@")[0]), recorded.environment.get("fork_from")
+    scaled = recorded.environment.get("normalisation") == directories.normalization(prepared.dataset)
     if changed := [flag for flag, digest in files.items() if recorded.data.get(flag, "") != digest]:
         what = f"was run with another file than --{changed[0]}={getattr(config, changed[0])} has now; restore the file"
-    elif recorded.data != data:
+    elif recorded.data != data or not scaled:
         source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={config.dataset}"
-        what = f"was run on other data than {source} has; give the run's own data"
+        what = f"was run on other data than {source} has, or with another mean or std; give the run's own data"
     elif recorded.initial != initial:
         what = f"started with other parameters than init_from={config.init_from} has now; restore that model"
     elif before and (parent / "config.json").exists() and directories.read_config(parent).fingerprint != before:

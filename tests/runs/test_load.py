@@ -104,8 +104,11 @@ def test_whole_numbers_are_taken_as_the_data_set_stores_them(finished, own_data)
 
 
 def test_other_data_of_the_same_shape_is_refused(own_data):
+    resumed = lambda directory, **objects: run(placed(SMALL, directory, algorithm="ditto"), quiet=True, **objects)
+    refused("other data than .* another mean", resumed, own_data, dataset=dataclasses.replace(arrays(0), mean=0.4))
     for evaluate in (load, lambda directory, **objects: client_models(directory, [0], **objects), prepared_run):
-        refused("on other data than dataset=.* has; give the run's own data", evaluate, own_data, dataset=arrays(1))
+        for other in arrays(1), dataclasses.replace(arrays(0), mean=0.4):
+            refused("on other data than dataset=.* has, or with another mean or std", evaluate, own_data, dataset=other)
         refused("was run with an object, dataset=arrays; give it as dataset=", evaluate, own_data)
 
 
