@@ -351,7 +351,8 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     if config_file is None and config.fork_from:
         parent = directories.read_config(pathlib.Path(config.fork_from.rpartition("@")[0]))
         fork = {"fork_from": parent.fingerprint}
-        if any(parent.identity.data.get(str(seed)) != data[str(seed)] for seed in config.seeds):
+        scaled = parent.identity.environment.get("normalisation") == identity.environment["normalisation"]
+        if not scaled or any(parent.identity.data.get(str(seed)) != data[str(seed)] for seed in config.seeds):
             say(f"note: fork_from={config.fork_from}: its clients, or their examples, are not those of this run.")
     elif config_file is not None:
         check_unchanged(prepared, directory)
