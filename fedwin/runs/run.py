@@ -126,8 +126,10 @@ def _train(
     checked = checked._replace(plan=plan)
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     directories.check_identity(identity)
-    _print_header(checked, identity.fingerprint, say)
-    flags = dataclasses.asdict(config) | {"fingerprint": identity.fingerprint, "directory": str(directory)}
+    ended = checked.config_file if (directory / "summary.json").exists() else None  # its numbers are computed already
+    fingerprint = (ended or identity).fingerprint
+    _print_header(checked, fingerprint, say)
+    flags = dataclasses.asdict(config) | {"fingerprint": fingerprint, "directory": str(directory)}
     tracking = Tracking(trackers.build_all(config.track) if multi_process.is_first() else {}, directory, flags)
     closing.callback(tracking.close)
     rule = [] if prepared.stopping_rule is None else [EarlyStopping(prepared.stopping_rule, config.early_stopping)]
@@ -141,7 +143,7 @@ def _train(
     else:
         program = Program(plan, test, callbacks.may_stop)
         results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
-        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
+        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, fingerprint, say))
     tracking.summary(summary)
     return summary
 
@@ -368,7 +370,9 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
         # The only difference: other versions of jax may trace the same network differently.
         if "model" in before.environment and with_model.fingerprint == identity.fingerprint:
             raise UserError(f"out_dir={directory} had another object as model={config.model}; use another --out_dir.")
-        say(f"note: {identity.differences(before)}; the numbers of {directory} may differ from now on.")
+        ended = (directory / "summary.json").exists()
+        effect = "are from before; use another --out_dir" if ended else "may differ from now on"
+        say(f"note: {identity.differences(before)}; the numbers of {directory} {effect}.")
     return identity
 
 

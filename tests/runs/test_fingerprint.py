@@ -116,9 +116,9 @@ def test_random_numbers_do_not_depend_on_the_users_options(option, value, prepar
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 
-def test_a_resumed_run_names_the_changes_and_resumes(finished, copied, monkeypatch, capsys):
+def test_a_finished_run_names_the_changes_and_keeps_numbers_and_fingerprint(finished, copied, monkeypatch, capsys):
     config, version = placed(RUN, copied), jaxlib.__version__
     monkeypatch.setattr(jaxlib, "__version__", "0.0.1")
     again = fedwin.run(config)
-    assert f"note: jaxlib was {version} and is 0.0.1; the numbers of" in capsys.readouterr().out
-    assert again["fingerprint"] != finished[1]["fingerprint"] and again["over_seeds"] == finished[1]["over_seeds"]
+    assert f"note: jaxlib was {version} and is 0.0.1; the numbers of {copied} are from" in capsys.readouterr().out
+    assert again["fingerprint"] == finished[1]["fingerprint"] and again["over_seeds"] == finished[1]["over_seeds"]
