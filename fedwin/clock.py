@@ -169,28 +169,3 @@ def exponential(*, mean: Positive = 1.0, timeout: NonNegative = 0.0) -> Clock:
         return -mean * np.log1p(-uniforms(seed, _TAG, load.round, ids))
 
     return Clock(seconds, timeout)
-
-
-class SimulatedTime:
-    """The simulated seconds of a seed's rounds, added up in their order.
-
-    Args:
-      seconds: 0-based round -> its simulated seconds.
-      saved: the result of `state` in the checkpoint that the seed continues from, or None.
-    """
-
-    def __init__(self, seconds: Callable[[int], float], saved: dict[str, float] | None = None):
-        self._seconds_of = seconds
-        self._rounds = int(saved["rounds"]) if saved else 0
-        self._total: float = saved["seconds"] if saved else 0.0
-
-    def after(self, completed: int) -> float:
-        """Returns the seconds of the first `completed` rounds; these must not decrease from call to call."""
-        while self._rounds < completed:
-            self._total += self._seconds_of(self._rounds)
-            self._rounds += 1
-        return self._total
-
-    def state(self, completed: int) -> dict[str, float]:
-        """State in a checkpoint after `completed` rounds, JSON data."""
-        return {"seconds": self.after(completed), "rounds": self._rounds}

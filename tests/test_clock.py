@@ -8,7 +8,7 @@ import pytest
 
 import fedwin
 from fedwin import sampling
-from fedwin.clock import CLOCKS, Load, SimulatedTime, factors
+from fedwin.clock import CLOCKS, Load, factors
 from fedwin.local import work_of_cohort
 from fedwin.runs import directory as directories
 from fedwin.runs import prepare
@@ -94,14 +94,6 @@ def test_a_run_adds_up_its_rounds(whole):
     for line in lines(directory, seed=0)[1:]:
         np.testing.assert_allclose(line["simulated_seconds"], expected_seconds(directory, line["round"]), rtol=1e-12)
     assert summary["seeds"][0]["simulated_seconds"] == lines(directory, seed=0)[-1]["simulated_seconds"]
-
-
-def test_a_saved_time_continues_to_the_bit():
-    seconds = lambda round: 0.1 + round / 7
-    at_once, stopped = SimulatedTime(seconds), SimulatedTime(seconds)
-    state = stopped.state(4)
-    assert SimulatedTime(seconds, state).after(9) == at_once.after(9)
-    assert at_once.after(9) == pytest.approx(0.9 + 36 / 7)
 
 
 def test_forks_continue_the_counts_of_their_parents(whole, tmp_path, capsys):

@@ -9,7 +9,6 @@ from fedwin import engine, multi_process
 from fedwin.callbacks import RunCallbacks, scores
 from fedwin.callbacks.protocol import read_outs_of
 from fedwin.callbacks.scores import Summary
-from fedwin.clock import SimulatedTime
 from fedwin.core import Mean
 from fedwin.errors import UserError
 from fedwin.files import digest_of
@@ -60,7 +59,7 @@ class Journal:
     """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
     Args:
-      attendance: counts clients and bytes.
+      attendance: counts clients, bytes and simulated seconds.
       rows: the seed's client table; needed with `checkpoints`.
       saved: `saved_extra` of the checkpoint that the seed resumes from, the counts that a fork continues, or None.
       privacy: the guarantee of a private run, or None.
@@ -87,7 +86,6 @@ class Journal:
         saved: Extra | None = None,
         callbacks: RunCallbacks | None = None,
         privacy: Privacy | None = None,
-        simulated: SimulatedTime | None = None,
         stop: bool = True,
     ):
         saved = saved or {}
@@ -97,7 +95,7 @@ class Journal:
         self.steady: tuple[int, float] = tuple(saved.get("steady", (0, 0.0)))
         self.diverged_at: int | None = saved.get("diverged_at")
         self.stopped_at: int | None = saved.get("stopped_at")
-        self.callbacks, self.privacy, self.simulated, self.stop = callbacks, privacy, simulated, stop
+        self.callbacks, self.privacy, self.stop = callbacks, privacy, stop
         self.latest: list[Line] = []
         self.saved_round: int | None = None
 
@@ -132,8 +130,6 @@ class Journal:
         line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
         down, up = self.attendance.bytes(after)
         line |= {"train_loss": train_loss, "bytes_down": down, "bytes_up": up, "seconds": round(self.seconds, 3)}
-        if self.simulated is not None:
-            line["simulated_seconds"] = self.simulated.after(after)
         line |= self.attendance.evaluated(after)
         if clients is not None:
             line["clients"] = digest_of(clients.table)
@@ -218,13 +214,8 @@ class Journal:
             "steady": list(self.steady),
             "diverged_at": self.diverged_at,
             "stopped_at": self.stopped_at,
-            "bytes": self.attendance.bytes(completed),
         }
-        if self.attendance.varies:
-            extra["attendance"] = self.attendance.state(completed)
-        if self.simulated is not None:
-            extra["simulated"] = self.simulated.state(completed)
-        return extra
+        return extra | self.attendance.state(completed)
 
     def mark_unsaved(self) -> None:
         """Notes that rounds have been computed since the last checkpoint."""

@@ -15,7 +15,7 @@ from fedwin import augment, core, data, engine, jax_config, local, models, obser
 from fedwin.aggregation import AGGREGATORS, ATTACKS, Aggregator, Attack, aggregated, attacked, attackers, with_attackers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import StoppingRule, stopping
-from fedwin.clock import CLOCKS, Clock, Load, SimulatedTime
+from fedwin.clock import CLOCKS, Clock, Load
 from fedwin.data import Dataset
 from fedwin.data.changes import Changes, changes_of
 from fedwin.data.federation import Federation, federate
@@ -193,19 +193,13 @@ class PreparedRun:
         """Returns the cohorts of a seed in the rounds of a schedule, padded to the width that a strategy needs."""
         return CohortSchedule(self.federations[seed], schedule, strategy, seed, self.setting.sampling, self.local_work)
 
-    def simulated_time(self, cohorts: CohortSchedule, saved: dict[str, Any] | None = None) -> SimulatedTime | None:
-        """Returns the simulated time of a seed that goes on from a checkpoint's state; None without a clock."""
-        if (clock := self.clock) is None:
-            return None
-
-        def seconds(round: int) -> float:
-            (draw,) = cohorts.draws(round, round + 1)
-            if draw.seconds is not None:
-                return draw.seconds
-            ids = draw.participants
-            return clock.round(cohorts.seed, ids, self.load(cohorts.seed, round, ids)[0], len(draw.ids) - len(ids))
-
-        return SimulatedTime(seconds, saved)
+    def seconds(self, seed: int, round: int, draw: sampling.Draw) -> float:
+        """Returns the simulated seconds of a 0-based round in which these clients are drawn; needs a clock."""
+        if draw.seconds is not None:
+            return draw.seconds
+        assert self.clock is not None
+        ids = draw.participants
+        return self.clock.round(seed, ids, self.load(seed, round, ids)[0], len(draw.ids) - len(ids))
 
     def load(self, seed: int, round: int, ids: np.ndarray) -> tuple[Load, np.ndarray | None]:
         """Returns the load of clients that are drawn in a 0-based round, int [n], and their local work."""

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
@@ -210,14 +211,14 @@ class CohortSchedule:
 
 
 class Attendance:
-    """Counts the clients of a seed's rounds and their bytes.
+    """Counts the clients of a seed's rounds, their bytes and, with a clock, their simulated seconds.
 
     Args:
       cohorts: cohorts of the seed.
       bytes_per_client: bytes that a client receives and sends in a round.
       completed: rounds that were completed before.
-      before: bytes that clients received and sent in them.
-      saved: `state` of the checkpoint that the seed continues from; None without one.
+      saved: `state` of the checkpoint that the seed continues from; {} without one.
+      seconds: (0-based round, its draw) -> its simulated seconds; None without a clock.
 
     Attributes:
       varies: whether the number or the arrival of clients varies; if so, evaluations and checkpoints have the counts.
@@ -228,25 +229,29 @@ class Attendance:
         cohorts: CohortSchedule,
         bytes_per_client: tuple[int, int] = (0, 0),
         completed: int = 0,
-        before: Sequence[int] = (0, 0),
-        saved: dict[str, Any] | None = None,
+        saved: Mapping[str, Any] = MappingProxyType({}),
+        seconds: Callable[[int, Draw], float] | None = None,
     ):
-        self.cohorts, self.bytes_per_client = cohorts, bytes_per_client
+        self.cohorts, self.bytes_per_client, self._seconds_of = cohorts, bytes_per_client, seconds
         self.varies = cohorts.sampler.varies or cohorts.sampler.timed
-        state = saved or {}
+        # A seed that has ended has counted fewer rounds than the others of its group have completed.
+        state = saved.get("simulated", {}) | saved.get("attendance", {})
         self._rounds = state.get("rounds", completed)
         self._empty, self._dropped = state.get("empty", 0), state.get("dropped", 0)
         self._sizes: list[int] = list(state.get("sizes", ()))
         self._staleness: list[int] = list(state.get("staleness", ()))
-        self._bytes = before
+        self._bytes: Sequence[int] = saved.get("bytes", (0, 0))
+        self._seconds: float = state.get("seconds", 0.0)
 
     def _advance(self, completed: int) -> None:
-        for draw in self.cohorts.draws(self._rounds, completed):
+        for round, draw in enumerate(self.cohorts.draws(self._rounds, completed), self._rounds):
             answered = len(draw.participants)
             # A client that does not answer has received the model.
             clients = draw.received, answered + draw.dropped
             self._bytes = [n + m * each for n, m, each in zip(self._bytes, clients, self.bytes_per_client, strict=True)]
             self._empty, self._dropped = self._empty + (answered == 0), self._dropped + draw.dropped
+            if self._seconds_of is not None:
+                self._seconds += self._seconds_of(round, draw)
             self._sizes.append(answered)
             self._staleness += [] if draw.staleness is None else draw.staleness.tolist()
         self._rounds = max(self._rounds, completed)
@@ -257,20 +262,21 @@ class Attendance:
         return self._bytes
 
     def evaluated(self, completed: int) -> dict[str, Any]:
-        """Returns the attendance fields of an evaluation, {} where the clients do not vary.
+        """Returns the fields of an evaluation: simulated seconds with a clock, and others where the clients vary.
 
-        They are the empty rounds so far and the sizes of cohorts since the last evaluation; for an asynchronous run,
+        These are the empty rounds so far and the sizes of cohorts since the last evaluation; for an asynchronous run,
         the updates dropped so far and the mean and greatest staleness since then.
         """
         self._advance(completed)
         sizes, self._sizes, staleness, self._staleness = self._sizes, [], self._staleness, []
+        simulated = {} if self._seconds_of is None else {"simulated_seconds": self._seconds}
         if not self.varies:
-            return {}
+            return simulated
         late = {}
         if staleness:
             late = {"mean_staleness": float(np.mean(staleness)), "greatest_staleness": max(staleness)}
             late["dropped_updates"] = self._dropped
-        return {"empty_rounds": self._empty, "cohort_sizes": sizes} | late
+        return simulated | {"empty_rounds": self._empty, "cohort_sizes": sizes} | late
 
     @property
     def empty_rounds(self) -> int | None:
@@ -283,7 +289,11 @@ class Attendance:
 
     def state(self, completed: int) -> dict[str, Any]:
         """Returns the counts after `completed` rounds as a checkpoint stores them, JSON data."""
-        self._advance(completed)
-        since = {"sizes": self._sizes} | ({"staleness": self._staleness} if self._staleness else {})
-        counts = {"rounds": self._rounds, "empty": self._empty}
-        return counts | since | ({"dropped": self._dropped} if self._dropped else {})
+        state: dict[str, Any] = {"bytes": self.bytes(completed)}
+        if self.varies:
+            since = {"sizes": self._sizes} | ({"staleness": self._staleness} if self._staleness else {})
+            counts = {"rounds": self._rounds, "empty": self._empty}
+            state["attendance"] = counts | since | ({"dropped": self._dropped} if self._dropped else {})
+        if self._seconds_of is not None:
+            state["simulated"] = {"seconds": self._seconds, "rounds": self._rounds}
+        return state

@@ -180,19 +180,18 @@ class SeedRunner:
     ) -> Journal:
         """Returns the journal of a seed that has completed some rounds; `saved` as in StartingState.extra."""
         prepared = self.program.prepared
-        bytes_before, counts = saved.get("bytes", (0, 0)), saved.get("attendance")
+        seconds = None if prepared.clock is None else functools.partial(prepared.seconds, seed)
         if resumed:
             self.callbacks.resume(seed, lambda: self.metrics_log.lines(seed) if self.metrics_log else [])
         return Journal(
             seed,
-            Attendance(cohorts, prepared.bytes_per_client, completed, bytes_before, counts),
+            Attendance(cohorts, prepared.bytes_per_client, completed, saved, seconds),
             self.metrics_log,
             checkpoints,
             rows,
             saved=saved,
             callbacks=self.callbacks,
             privacy=prepared.privacy,
-            simulated=prepared.simulated_time(cohorts, saved.get("simulated")),
             stop=prepared.config.stop_on_divergence,
         )
 

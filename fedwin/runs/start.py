@@ -390,10 +390,10 @@ class _Fork:
     def __init__(self, config: Config, seed: int):
         self.source = fork_source(config)
         self.saved, extra = self.source.checkpoints("fork_from", seed).load(self.source.round)
-        self.has_clock, since = "simulated" in extra, {"rounds": self.source.round}
-        first = {"attendance": {}, "simulated": {"seconds": 0.0} | since}
+        self.has_clock = "simulated" in extra
+        first = {"attendance": {}, "simulated": {"seconds": 0.0}}
         self.counts = {"bytes": extra["bytes"]} | first | {name: extra[name] for name in first if name in extra}
-        self.counts["attendance"] |= since | {"sizes": [], "staleness": []}
+        self.counts["attendance"] |= {"rounds": self.source.round, "sizes": [], "staleness": []}
         other = directories.read_config(self.source.directory).config
         # Names and shapes do not identify a window: the same ring may serve several lengths.
         self.same_observers = other["observe"] == config.observe

@@ -51,7 +51,15 @@ def test_a_dropped_update_was_sent():
     sampler = sampling.Sampler(lambda seed, round: draw, 30, 2, 2, 2)
     cohorts = CohortSchedule(federation(30), schedule(3), Strategy(), 0, sampler)
     assert list(Attendance(cohorts, (10, 100)).bytes(3)) == [3 * 4 * 10, 3 * 3 * 100]
-    assert Attendance(cohorts, (10, 100), 3, (8, 6)).bytes(2) == (8, 6)  # ended in round 2, resumes after 3
+    assert Attendance(cohorts, (10, 100), 3, {"bytes": (8, 6)}).bytes(2) == (8, 6)  # ended in round 2, resumes after 3
+
+
+def test_a_saved_time_continues_to_the_bit():
+    cohorts = CohortSchedule(federation(30), schedule(17), Strategy(), 0, sampling.uniform_sampler(30, 3))
+    count = lambda completed, saved: Attendance(cohorts, (1, 1), completed, saved, lambda round, draw: 0.1 + round / 7)
+    at_once, resumed = count(0, {}), count(4, count(0, {}).state(4))
+    assert resumed.state(9) == at_once.state(9)
+    np.testing.assert_allclose(at_once.evaluated(9)["simulated_seconds"], 0.9 + 36 / 7)
 
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):
