@@ -94,6 +94,8 @@ class Checkpoints:
 
     def save(self, round: int, state: PyTree, extra: Extra) -> None:
         """Saves the state after some completed rounds and removes old checkpoints; StorageError if the disk is full."""
+        if not multi_process.is_first():
+            return  # process 0 saves the state of all
         leaves = named_leaves(state)
         references = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Reference)}
         arrays = {name: leaf for name, leaf in leaves.items() if name not in references}
@@ -189,17 +191,6 @@ class Checkpoints:
         if self._manager is not None:
             self._manager.close()
             self._manager = None
-
-
-class NoCheckpoints(Checkpoints):
-    """The checkpoints of a process that does not write: process 0 saves the state of all."""
-
-    def rounds(self) -> list[int]:
-        """Returns an empty list."""
-        return []
-
-    def save(self, round: int, state: PyTree, extra: Extra) -> None:
-        """Does nothing."""
 
 
 class MemberCheckpoints(Checkpoints):

@@ -17,7 +17,7 @@ from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rings import client_table_of, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
-from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves, newest_checkpoint
+from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
 from fedwin.runs.journal import Journal, progress_note
 from fedwin.runs.metrics_log import MetricsLog
@@ -102,8 +102,8 @@ class SeedRunner:
         return journal
 
     def _checkpoints(self, folder: str, closing: contextlib.ExitStack) -> Checkpoints:
-        config, kind = self.program.prepared.config, Checkpoints if multi_process.is_first() else NoCheckpoints
-        found = kind(self.directory / "checkpoints" / folder, config.keep_checkpoints, config.keep_rounds)
+        config = self.program.prepared.config
+        found = Checkpoints(self.directory / "checkpoints" / folder, config.keep_checkpoints, config.keep_rounds)
         return closing.enter_context(contextlib.closing(found))
 
     def _note_past(self, seeds: Sequence[int], completed: int, checkpoints: Checkpoints) -> None:
@@ -209,7 +209,7 @@ class SeedRunner:
             if saved is not None:
                 journals[index] = self._journal(seed, cohorts, saved["round"], saved["of_seed"][str(seed)], True)
                 continue
-            start, _ = self._start(seed, inputs.cohorts.schedule, NoCheckpoints(checkpoints.path), closing)
+            start, _ = self._start(seed, inputs.cohorts.schedule, checkpoints, closing)
             one = self.program.strategy.place(start.run)
             journals[index] = self._journal(seed, cohorts, int(one.round), start.extra, False)
             self._record_start(journals[index], one, self.program.evaluation_data(seed))
