@@ -1,6 +1,6 @@
 """Journal: records evaluations, checkpoints, times and divergence of a seed; the summary of a run's seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ class Journal:
       steady: rounds and seconds of the dispatches that compiled nothing.
       diverged_at: the round whose loss was not finite, or None.
       stopped_at: the round after which a callback stopped the seed, or None.
-      latest: the newest evaluation of this process, [] before the first.
+      latest: the newest evaluation of this process, [] before the first; of a group, those of the seeds that train.
       saved_round: round of the newest checkpoint that this process saved, or None.
     """
 
@@ -249,22 +249,18 @@ class Journal:
             self.metrics_log.flush()
 
     def progress_note(self, completed: int, loss: float) -> str:
-        """Returns the training loss after some rounds and the latest accuracies for the progress line."""
-        return progress_note(completed, loss, self.latest)
+        """Returns training loss and the latest test accuracies (or R^2), means over seeds, for the progress line.
 
-
-def progress_note(completed: int, loss: float, latest: Sequence[Line]) -> str:
-    """Returns training loss and test accuracies (or R^2), means over evaluations, for the progress line.
-
-    Accuracies of a round other than the last of the `completed` ones are shown with that round.
-    """
-    if not latest:
-        return f"train loss {loss:.4f}"
-    names = [name for name, value in latest[0].items() if isinstance(value, dict)]
-    metric = scores.main_metric(latest[0][names[0]])
-    means = ", ".join(f"{name} {np.mean([line[name][metric] for line in latest]):.4f}" for name in names)
-    where = "" if latest[0]["round"] == completed else f" after round {latest[0]['round']}"
-    return f"train loss {loss:.4f}  {scores.title_of(metric)}{where}: {means}"
+        Accuracies of a round other than the last of the `completed` ones are shown with that round.
+        """
+        if not self.latest:
+            return f"train loss {loss:.4f}"
+        first, *_ = self.latest
+        names = [name for name, value in first.items() if isinstance(value, dict)]
+        metric = scores.main_metric(first[names[0]])
+        means = ", ".join(f"{name} {np.mean([line[name][metric] for line in self.latest]):.4f}" for name in names)
+        where = "" if first["round"] == completed else f" after round {first['round']}"
+        return f"train loss {loss:.4f}  {scores.title_of(metric)}{where}: {means}"
 
 
 def _means(lines: list[Line]) -> dict[str, dict[str, float]]:

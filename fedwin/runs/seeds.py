@@ -19,7 +19,7 @@ from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
-from fedwin.runs.journal import Journal, progress_note
+from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
@@ -301,6 +301,7 @@ class GroupJournal(Journal):
             of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
             own = share._replace(metrics=of_seed(outcome.metrics), evaluations=of_seed(outcome.evaluations))
             losses.append(journal.record(completed, own, (clients or {}).get(index)))
+        self.latest = [line for journal in (self.active or self.members).values() for line in journal.latest]
         return float(np.mean(losses))
 
     def saved_extra(self, completed: int) -> Extra:
@@ -321,11 +322,6 @@ class GroupJournal(Journal):
                 self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
         if stopped:
             self.save(completed, run)
-
-    def progress_note(self, completed: int, loss: float) -> str:
-        """Returns the text of the progress line, means over the seeds that have not ended."""
-        journals = (self.active or self.members).values()
-        return progress_note(completed, loss, [line for journal in journals for line in journal.latest])
 
 
 class GroupCohorts:

@@ -10,7 +10,7 @@ from fedwin.callbacks import scores
 from fedwin.core import Mean
 from fedwin.engine.strategy import Strategy
 from fedwin.runs.config import Config
-from fedwin.runs.journal import DispatchOutcome, Journal, progress_note, summarize
+from fedwin.runs.journal import DispatchOutcome, Journal, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 from fedwin.runs.seeds import GroupJournal
@@ -75,8 +75,10 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
 
 @pytest.mark.parametrize("completed, where", [(4, ""), (9, " after round 4")])
 def test_a_progress_line_says_of_which_round_its_accuracy_is(completed, where):
-    assert progress_note(completed, 0.25, evaluations([4])) == f"train loss 0.2500  accuracy{where}: model 0.4000"
-    assert progress_note(completed, 0.25, []) == "train loss 0.2500"
+    found = journal()
+    assert found.progress_note(completed, 0.25) == "train loss 0.2500"
+    found.latest = evaluations([4])
+    assert found.progress_note(completed, 0.25) == f"train loss 0.2500  accuracy{where}: model 0.4000"
 
 
 def test_a_fork_does_not_count_its_first_evaluation_which_is_of_its_parents_model():
