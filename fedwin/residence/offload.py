@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedwin.residence.store import RecordLayout, Records, RecordStore, Reference, Snapshot
+from fedwin.residence.store import Records, RecordStore, Reference, Snapshot
 
 # Records that are copied at a time from a checkpoint to a store.
 COPIED = 64
@@ -18,15 +18,15 @@ class Offload:
     most `room` records.
     """
 
-    def __init__(self, store: RecordStore, layout: RecordLayout, room: int):
-        self.store, self.layout, self.room = store, layout, room
+    def __init__(self, store: RecordStore, room: int):
+        self.store, self.layout, self.room = store, store.layout, room
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: tuple[bytes, concurrent.futures.Future] | None = None
         self._written: concurrent.futures.Future | None = None
         # Records that the present dispatch changes.
         self._changing = np.zeros(0, np.int64)
         # Records that were written back last, and may be on their way into the store.
-        self._returned: tuple[np.ndarray, Records] = self._changing, layout.blank(0)
+        self._returned: tuple[np.ndarray, Records] = self._changing, self.layout.blank(0)
         self._unused: Records | None = None
 
     def prefetch(self, numbers: np.ndarray) -> None:

@@ -166,7 +166,7 @@ class OffloadedRing:
         empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         self.like = dataclasses.replace(like, entered=empty(like.entered), earlier=empty(like.earlier))
         layout = record_layout(jax.ShapeDtypeStruct((size,), like.dtype))
-        self.offload, self.place = Offload(store(f"{name}.ring", layout, self.slots), layout, room), place
+        self.offload, self.place = Offload(store(f"{name}.ring", layout, self.slots), room), place
         # Two buffers for vectors that are pushed: one is written back while the next dispatch fills the other.
         self._spare: jax.Array | None = None
         self._written: jax.Array | None = None
@@ -244,7 +244,7 @@ class OffloadedModels:
         leaves, self._structure = jax.tree.flatten(like.models)
         self.length, self._base, self._like = len(like.place), 0, dataclasses.replace(like, models=())
         layout = record_layout(jax.eval_shape(lambda models: tree.map(lambda leaf: leaf[0], models), like.models))
-        self.offload = Offload(store(OLD_MODELS.rstrip("."), layout, self.length), layout, len(leaves[0]))
+        self.offload = Offload(store(OLD_MODELS.rstrip("."), layout, self.length), len(leaves[0]))
         self.offload.restore(None, np.zeros(1, np.int64), lambda some: [np.asarray(leaf[:1]) for leaf in leaves])
         self.place = place
 

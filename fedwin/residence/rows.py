@@ -138,7 +138,7 @@ class OffloadedTable(ClientTable):
     ):
         super().__init__(num_clients, slots)
         self.initial, self.place, self.placement = initial, place, placement
-        self._offload = Offload(store, initial.layout, slots)
+        self._offload = Offload(store, slots)
         self._loaded = np.zeros(0, np.int64)
 
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
