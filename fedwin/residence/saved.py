@@ -86,9 +86,9 @@ def table_template(run, leaves: Mapping[str, AnyArray]):
     return run._replace(table=SavedTable(spec((stored,), np.int32), rows, spec((), np.int32)))  # type: ignore[arg-type]
 
 
-def has_all_clients(leaves: Mapping[str, AnyArray], num_clients: int) -> bool:
-    """Whether a checkpoint's leaves have a row of each of K clients."""
-    return len(leaves.get(f"{_TABLE}.ids", ())) == num_clients
+def has_all_clients(leaves: Mapping[str, AnyArray]) -> bool:
+    """Whether a checkpoint's leaves have a row of every client, if clients have rows."""
+    return f"{_TABLE}.ids" not in leaves or len(leaves[f"{_TABLE}.ids"]) == leaves[f"{_TABLE}.total"]
 
 
 def check_num_clients(saved: SavedTable, num_clients: int) -> None:

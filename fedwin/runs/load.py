@@ -130,9 +130,8 @@ def load(
     rounds = checkpoints.rounds()
     seed, round = int(seed), max(rounds, default=-1) if round is None else int(round)
     leaves, _ = checkpoints.load(round) if round in rounds else ({}, {})
-    absent = "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]
     objects: dict[str, Any] = {"data_dir": data_dir, "dataset": dataset, "model": model, "imports": imports}
-    prepared = prepared_run(directory, [seed], **objects, initial=absent)
+    prepared = prepared_run(directory, [seed], **objects, initial=not has_all_clients(leaves))
     if round not in rounds:
         available = ", ".join(map(str, rounds)) or "none"
         wanted = f" of round {round}" if rounds else ""
@@ -278,7 +277,7 @@ def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
     """
     clients = prepared.setting.num_clients
     in_file = any(isinstance(leaf, SnapshotLeaf) for leaf in leaves.values())
-    slots = 1 if in_file or has_all_clients(leaves, clients) else clients
+    slots = 1 if in_file or has_all_clients(leaves) else clients
     # Without a following round, windows need no free slots.
     run = without_vectors(prepared.start(seed, slots, window_rounds=1))
     if in_file:

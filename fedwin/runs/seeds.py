@@ -148,7 +148,7 @@ class SeedRunner:
         saved = newest_checkpoint(checkpoints, prepared.schedule, lines, [seed], fork_round(config))
         if saved is not None:
             leaves, extra = saved
-            if not has_all_clients(leaves, rows.num_clients):
+            if not has_all_clients(leaves):
                 fresh = self._with_all_slots(seed, rows, fresh)
             run = rows.restore(from_leaves(leaves, table_template(without_vectors(fresh), leaves)), fresh)
             start = StartingState(run, extra, resumed=True)

@@ -323,7 +323,7 @@ def forked(
         return from_leaves(own, table_template(without_vectors(run), own))
 
     first = continued(run)
-    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved, rows.num_clients)
+    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved)
     fresh = functools.partial(start, seed, window_rounds=offloaded_rounds(run))
     # Rows of clients that had not taken part are those of round 0, an average that only this run has begins here.
     table = fresh(1 if replaced else rows.slots).table
@@ -404,7 +404,7 @@ class _Fork:
             kept = (name for name in self.saved if not name.startswith(OLD_MODELS))
             self.saved = {re.sub(r"^state\.inner", "state", name): self.saved[name] for name in kept}
         init_from = other.get("init_from")
-        if init_from and "table.ids" in self.saved and len(self.saved["table.ids"]) < self.saved["table.total"]:
+        if init_from and not has_all_clients(self.saved):
             raise UserError(
                 f"fork_from: {self.source.directory} started with init_from={init_from}, and its checkpoint has no "
                 f"rows of clients that had not taken part; run it with --table=device to fork it."
