@@ -100,6 +100,12 @@ def nodes(a, *kinds) -> list:
     return [node for node in jax.tree.leaves(a, is_leaf=is_one) if is_one(node)]
 
 
+def named(a, is_leaf=None) -> dict[str, Any]:
+    """Returns name -> leaf of a, in their order; 'state.own.sums.0' has the keys on the path to the leaf."""
+    leaves = jax.tree_util.tree_leaves_with_path(a, is_leaf=is_leaf)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
 def alike(a, b) -> bool:
     """Whether two trees have the same structure, and leaves of the same shapes and dtypes."""
     shapes = lambda values: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), values)

@@ -185,8 +185,7 @@ def check_followed(observers: Mapping[str, core.Observer], before, after, model:
     Raises:
       UserError: names the part of the state, or the observer and its read-out.
     """
-    name_of = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
-    shapes = lambda run: {name_of(path): _shape(x) for path, x in jax.tree_util.tree_leaves_with_path(run)}
+    shapes = lambda run: {name: _shape(leaf) for name, leaf in tree.named(run).items()}
     first, then = shapes(before), shapes(after)
     for name in first | then:
         if (was := first.get(name, "nothing")) != (now := then.get(name, "nothing")):

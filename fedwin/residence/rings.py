@@ -321,9 +321,7 @@ def with_newest_model(run):
 def windows_of(run) -> dict[str, Window | Delay]:
     """Returns name in checkpoints -> Window or Delay, of all that a state holds."""
     parts = {"observers": run.observers, "state": run.state}
-    nodes = jax.tree_util.tree_leaves_with_path(parts, is_leaf=is_window)
-    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
-    return {name(path): node for path, node in nodes if is_window(node)}
+    return {name: node for name, node in tree.named(parts, is_window).items() if is_window(node)}
 
 
 def partial_rings(run) -> dict[str, PartialRing]:

@@ -19,9 +19,9 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
+from fedwin import tree
 from fedwin.errors import UserError
 from fedwin.files import digest_of, replace_bytes, writing
 from fedwin.residence.blockwise import BLOCK_BYTES, AnyArray, Lazy, Picked
@@ -62,9 +62,8 @@ class RecordLayout(NamedTuple):
 
 def record_layout(record: PyTree) -> RecordLayout:
     """Returns the layout of a tree of shapes: one client's row, or a vector."""
-    leaves = jax.tree_util.tree_leaves_with_path(record)
-    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
-    return RecordLayout(tuple(Field(name(path), tuple(leaf.shape), np.dtype(leaf.dtype).name) for path, leaf in leaves))
+    leaves = tree.named(record).items()
+    return RecordLayout(tuple(Field(name, tuple(leaf.shape), np.dtype(leaf.dtype).name) for name, leaf in leaves))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -322,15 +322,10 @@ def newest_checkpoint(
     return checkpoints.latest(check)
 
 
-def leaf_name(path: jax.tree_util.KeyPath) -> str:
-    """Returns the name in checkpoints of the leaf at a path (jax.tree_util key path) of a tree."""
-    return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
-
-
 def named_leaves(state: PyTree) -> Leaves:
     """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
-    return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
+    return {name: plain(leaf) for name, leaf in tree.named(state).items()}
 
 
 def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
@@ -338,8 +333,7 @@ def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
 
     Ring buffers are resized to the template's length where that loses nothing.
     """
-    paths, treedef = jax.tree_util.tree_flatten_with_path(template)
-    wanted = {leaf_name(path): leaf for path, leaf in paths}
+    wanted = tree.named(template)
     if set(wanted) != set(leaves):
         name = sorted(set(wanted) ^ set(leaves))[0]
         problem = "lacks" if name in wanted else "has an unexpected"
@@ -355,7 +349,7 @@ def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
                 f"{expected.dtype}{list(expected.shape)}: it belongs to another model or algorithm."
             )
         values.append(jax.random.wrap_key_data(jnp.asarray(value)) if tree.is_key(like) else value)
-    return jax.tree.unflatten(treedef, values)
+    return jax.tree.unflatten(jax.tree.structure(template), values)
 
 
 def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
@@ -365,8 +359,8 @@ def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
     number n is in slot n - 1 for every length. The template is the run's own state, or a part with the same names.
     """
     changed: Leaves = {}
-    for path, node in jax.tree_util.tree_leaves_with_path(template, is_leaf=window.is_window):
-        name = f"{leaf_name(path)}.ring"
+    for own, node in tree.named(template, window.is_window).items():
+        name = f"{own}.ring"
         if not window.is_window(node) or name not in leaves:
             continue
         ring, wanted = leaves[name], tuple(node.ring.shape)
@@ -375,7 +369,7 @@ def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
         common = min(len(ring), wanted[0])
         # A delay line has one slot per round of delay; a window has one more, for the vector that leaves it.
         capacity = common if isinstance(node, window.Delay) else common - 1
-        if np.any(leaves[f"{leaf_name(path)}.count"] > capacity):
+        if np.any(leaves[f"{own}.count"] > capacity):
             continue
         if isinstance(ring, SnapshotRing):
             changed[name] = SnapshotRing((wanted[0], ring.shape[1]), ring.dtype, ring.snapshot)

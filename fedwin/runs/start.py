@@ -29,7 +29,6 @@ from fedwin.runs.checkpoint import (
     Leaves,
     checksum,
     from_leaves,
-    leaf_name,
     named_leaves,
     saved_seeds,
     seed_checkpoints,
@@ -173,10 +172,8 @@ class WarmStart:
 
     def into(self, model: Variables) -> Variables:
         """Returns the model with its parameters replaced; may be traced."""
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: jnp.asarray(self.leaves[leaf_name(path)]) if leaf_name(path) in self.leaves else leaf,
-            model,
-        )
+        own = lambda name, leaf: jnp.asarray(self.leaves[name]) if name in self.leaves else leaf
+        return jax.tree.unflatten(jax.tree.structure(model), [own(*item) for item in tree.named(model).items()])
 
     def into_state(self, state: PyTree, model: Variables) -> PyTree:
         """Returns a server state whose averages of models start with the statistics of the initial model.
@@ -281,8 +278,8 @@ def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model
                 f"fork_from={config.fork_from} adapts another model than {start}, or none; name its own in --init_from."
             )
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    base = jax.tree_util.tree_map_with_path(lambda path, shape: start.leaves.get(leaf_name(path), shape), shapes)
-    return ADAPTATIONS.build(choice, model, base)
+    base = [start.leaves.get(name, shape) for name, shape in tree.named(shapes).items()]
+    return ADAPTATIONS.build(choice, model, jax.tree.unflatten(jax.tree.structure(shapes), base))
 
 
 def check_fork(config: Config, start: Start, sampler: Sampler) -> None:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import models
+from fedwin import models, tree
 from fedwin.core import Variables
 from fedwin.models import interchange, layers
-from fedwin.runs.checkpoint import leaf_name, named_leaves
+from fedwin.runs.checkpoint import named_leaves
 from tests.models.networks.common import run
 from tests.refusals import refused
 
@@ -63,8 +63,7 @@ def golden() -> dict:
 
 
 def shapes_of(model):
-    own = jax.eval_shape(model.init, jax.random.key(0))
-    return {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(own)}
+    return tree.named(jax.eval_shape(model.init, jax.random.key(0)))
 
 
 def load(path, model, shape, map=None, layout="auto"):
@@ -76,7 +75,7 @@ def loaded(path, model, shape, map=None) -> Variables:
     """Returns the model's Variables from a file that has all of them."""
     leaves = load(path, model, shape, map).leaves
     own = jax.eval_shape(model.init, jax.random.key(0))
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: jnp.asarray(leaves[leaf_name(path)]), own)
+    return jax.tree.unflatten(jax.tree.structure(own), [jnp.asarray(leaves[name]) for name in tree.named(own)])
 
 
 def save(path, arrays):
