@@ -51,12 +51,10 @@ class Model(NamedTuple):
     num_classes: int
 
 
-# Compute types by name. Parameters are float32, except with float64, where they are float64 (needs jax_enable_x64).
-PRECISION = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float64": jnp.float64}
-
-
 def compute_dtype(dtype: Any):
-    """Returns a floating-point dtype given by name or as a dtype.
+    """Returns a compute type, a floating-point dtype, given by name or as a dtype.
+
+    Parameters are float32, except with float64, where they are float64 (needs jax_enable_x64).
 
     Raises:
       UserError: when it is not a floating-point type.
@@ -66,7 +64,7 @@ def compute_dtype(dtype: Any):
     except Exception:  # NumPy parses lists of types in texts, and fails in many ways
         resolved = None
     if resolved is None or not jnp.issubdtype(resolved, jnp.floating):
-        raise UserError(f"dtype={dtype} must be one of {', '.join(PRECISION)}.")
+        raise UserError(f"dtype={dtype} must be one of float32, bfloat16, float64.")
     return resolved
 
 
