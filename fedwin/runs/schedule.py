@@ -86,7 +86,7 @@ class Schedule:
         """
         config = self.config
         periods = [config.rounds_per_dispatch, config.checkpoint_every, config.eval_clients_every]
-        ends = [self.num_rounds, completed + min(most, self.window_rounds or most)]
+        ends = [self.num_rounds, completed + min(most, self.longest)]
         if self.ends_at_evaluations:
             periods.append(config.eval_every)
             ends.append(max(completed, self.num_rounds - config.final_evals) + 1)
