@@ -312,7 +312,7 @@ def forked(
     source = fork.source
     if run.observers and not fork.same_observers:
         say(f"seed {seed}: the observers start at round {source.round}; {source.directory} has other observers")
-    if config.clock and not fork.has_clock:
+    if config.clock and "simulated" not in fork.counts:
         say(f"seed {seed}: simulated_seconds count from round {source.round} on; {source.directory} has no --clock")
 
     def continued(run: engine.RunState) -> engine.RunState:
@@ -380,17 +380,15 @@ class _Fork:
       saved: name -> leaf of its checkpoint.
       same_observers, same_algorithm: whether both runs have the same ones.
       is_asynchronous: whether the run that starts is.
-      has_clock: whether the other run has a simulated clock.
-      counts: what the fork continues to count: bytes, clients that took part, simulated seconds.
+      counts: what the fork continues to count: bytes, clients that took part, simulated seconds if it has a clock.
     """
 
     def __init__(self, config: Config, seed: int):
         self.source = fork_source(config)
         self.saved, extra = self.source.checkpoints("fork_from", seed).load(self.source.round)
-        self.has_clock = "simulated" in extra
-        first = {"attendance": {}, "simulated": {"seconds": 0.0}}
-        self.counts = {"bytes": extra["bytes"]} | first | {name: extra[name] for name in first if name in extra}
-        self.counts["attendance"] |= {"rounds": self.source.round, "sizes": [], "staleness": []}
+        since = {"rounds": self.source.round, "sizes": [], "staleness": []}
+        self.counts: Extra = {name: extra[name] for name in ("bytes", "simulated") if name in extra}
+        self.counts["attendance"] = extra.get("attendance", {}) | since
         other = directories.read_config(self.source.directory).config
         # Names and shapes do not identify a window: the same ring may serve several lengths.
         self.same_observers = other["observe"] == config.observe
