@@ -280,12 +280,11 @@ def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
     slots = 1 if in_file or has_all_clients(leaves) else clients
     # Without a following round, windows need no free slots.
     run = without_vectors(prepared.start(seed, slots, window_rounds=1))
+    saved = from_leaves(leaves, table_template(run, leaves))
     if in_file:
-        saved = from_leaves(leaves, table_template(run, leaves))
         check_num_clients(saved.table, clients)
         return _placed(saved._replace(table=()))._replace(table=saved.table)
-    rows = DeviceTable(clients)
-    return _placed(rows.restore(from_leaves(leaves, table_template(run, leaves)), run))
+    return _placed(DeviceTable(clients).restore(saved, run))
 
 
 def _placed(run: engine.RunState) -> engine.RunState:
