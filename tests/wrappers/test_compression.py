@@ -123,13 +123,23 @@ def expected(rounds, count, sizes=(1, 2, 1, 3), decay=1.0, bits=None, draws=None
     return models, residual
 
 
-@pytest.mark.parametrize("count,share", [(1, 0.25), (3, 0.6)])
-def test_models_and_residuals_are_those_of_the_rule(double, count, share):
+@pytest.mark.parametrize(
+    "options, count, more",
+    [
+        ("share=0.25", 1, {}),
+        ("share=0.6", 3, {}),
+        ("share=0.6,decay=0.9,bits=3", 3, dict(decay=0.9, bits=3)),  # SparseLoCo
+    ],
+)
+def test_models_and_residuals_are_those_of_the_rule(double, options, count, more):
     p = problem()
-    runs = testing.trajectory(p, built(p, "fedavg", f"topk:share={share}"), 8)
-    models, residual = expected(8, count)
-    for run, model in zip(runs, models, strict=True):
-        np.testing.assert_allclose(run.params["x"], model, rtol=1e-12, atol=1e-14)
+    runs = testing.trajectory(p, built(p, "fedavg", f"topk:{options}"), 8)
+    # The engine's key of a client in a round's first phase.
+    keys = lambda r, i: [r, i, 0, TAG]
+    draw = lambda r, i: jax.random.uniform(functools.reduce(jax.random.fold_in, keys(r, i), KEY), (4,), float)
+    draws = np.array([[draw(r, i) for i in range(4)] for r in range(8)])
+    models, residual = expected(8, count, draws=draws, **more)
+    np.testing.assert_allclose([run.params["x"] for run in runs], models, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(runs[-1].table.residual["x"], residual, rtol=1e-12, atol=1e-14)
 
 
@@ -139,18 +149,6 @@ def test_a_client_of_weight_0_sends_no_nan():
     row = jax.tree.map(lambda x: x + np.arange(4.0), Feedback((), params))
     update = phase.client(params, p.client(0, row)._replace(importance=np.float32(0)))
     assert leaves(update.message).tolist() == [0] * 5 and leaves(update.state).tolist() == [0, 1, 2, 0]
-
-
-def test_sparseloco_is_decayed_feedback_of_what_is_left_out_and_rounded(double):
-    p = problem()
-    runs = testing.trajectory(p, built(p, "fedavg", "topk:share=0.6,decay=0.9,bits=3"), 8)
-    # The engine's key of a client in a round's first phase.
-    keys = lambda r, i: [r, i, 0, TAG]
-    draw = lambda r, i: jax.random.uniform(functools.reduce(jax.random.fold_in, keys(r, i), KEY), (4,), float)
-    draws = np.array([[draw(r, i) for i in range(4)] for r in range(8)])
-    models, residual = expected(8, 3, decay=0.9, bits=3, draws=draws)
-    np.testing.assert_allclose([run.params["x"] for run in runs], models, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(runs[-1].table.residual["x"], residual, rtol=1e-12, atol=1e-14)
 
 
 def test_bytes_are_those_of_values_and_positions():
