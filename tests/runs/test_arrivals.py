@@ -21,7 +21,7 @@ from fedwin.sampling import Jobs
 from fedwin.wrappers import ASYNCHRONOUS, STALENESS, asynchronous
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding, interrupted
-from tests.small_runs import leaves, lines, run_in, small
+from tests.small_runs import finished_run, leaves, lines, run_in, small
 
 K, SIZE, CONCURRENCY, STEPS, LR = 20, 3, 8, 5, 0.1
 RANDOM = np.random.default_rng(0)
@@ -125,6 +125,7 @@ def test_a_hinge_bends_after_b():
 
 DATA = dict(partition="dirichlet:alpha=0.3", val_fraction=0.2, num_rounds=8, checkpoint_every=4)
 SMALL = small(**DATA, clock="exponential:mean=1.0", asynchronous="buffer:size=3,concurrency=8")
+whole = finished_run(dataclasses.replace(SMALL, seeds=[0, 1]))
 
 
 def trained(directory, seed=0, **changes):
@@ -149,12 +150,6 @@ def test_equal_times_are_synchronous_rounds_to_the_bit(tmp_path, algorithm):
     assert mine["simulated_seconds"] == pytest.approx(other["simulated_seconds"])
     assert all(mine[name] == value for name, value in other.items() if name != "simulated_seconds")
     assert mine["mean_staleness"] == mine["greatest_staleness"] == mine["dropped_updates"] == 0
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("asynchronous") / "whole"
-    return directory, trained(directory, seeds=[0, 1])
 
 
 def test_what_an_evaluation_tells(whole):
@@ -302,7 +297,8 @@ def test_a_seed_is_loaded_with_the_old_models_of_all_seeds(whole):
 def test_old_models_elsewhere_have_the_bits_of_the_device(whole, tmp_path, monkeypatch):
     """In a file, which is not read as a whole, and then on the host, from a checkpoint that refers to the file."""
     monkeypatch.setattr("fedwin.runs.plan.WINDOW_BYTES", 0)  # one round per dispatch
-    expected, copy, slots = leaves(whole[0], 8), tmp_path / "run", len(jax.tree.leaves(whole[1].state.own)[0])
+    expected, copy = leaves(whole[0], 8), tmp_path / "run"
+    slots = len(jax.tree.leaves(fedwin.load(whole[0]).run.state.own)[0])
     for place in ("file", "host"):
         own, found = trained(copy, seeds=[0, 1], window=place).state.own, leaves(copy, 8)
         assert {len(leaf) for leaf in jax.tree.leaves(own)} == ({1, slots} if place == "file" else {slots})
