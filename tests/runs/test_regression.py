@@ -16,6 +16,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 from tests.data.files import picture, refused
+from tests.small_runs import finished_run, placed
 
 LEAST_SQUARES = Config(
     dataset="california_like:n=240,tests=60,features=3",
@@ -32,12 +33,7 @@ LEAST_SQUARES = Config(
     eval_val=True,
     eval_clients="all",
 )
-
-
-@pytest.fixture(scope="module")
-def least_squares(tmp_path_factory):
-    config = dataclasses.replace(LEAST_SQUARES, out_dir=str(tmp_path_factory.mktemp("regression")))
-    return config, fedwin.run(config, quiet=True)
+least_squares = finished_run(LEAST_SQUARES)
 
 
 def optimum(examples, rows):
@@ -48,14 +44,14 @@ def optimum(examples, rows):
 
 
 def test_federated_descent_ends_at_the_least_squares_of_all_clients(least_squares):
-    config, summary = least_squares
-    federation = prepare(config).federations[0]
+    directory, summary = least_squares
+    federation = prepare(LEAST_SQUARES).federations[0]
     w, predict = optimum(federation.dataset.train, federation.partition.order)
-    model = fedwin.load(config.out_dir).variables.params["classifier"]
+    model = fedwin.load(directory).variables.params["classifier"]
     np.testing.assert_allclose([*model["kernel"][:, 0], model["bias"][0]], w, atol=2e-4)
     x, y = (federation.dataset.test[name].astype(np.float64) for name in "xy")
     mse = np.mean((y - predict(x)) ** 2)
-    last = read_lines(f"{config.out_dir}/metrics.jsonl")[-1]["model"]
+    last = read_lines(directory / "metrics.jsonl")[-1]["model"]
     expected = {"loss": mse, "rmse": mse**0.5, "r2": 1 - mse / y.var()}
     assert {name: last[name] for name in expected} == pytest.approx(expected, rel=1e-3)
     errors = [np.mean((federation.dataset.train["y"][rows] - predict(federation.dataset.train["x"][rows])) ** 2) ** 0.5
@@ -141,7 +137,8 @@ def test_a_client_is_tested_on_the_end_of_its_series(tmp_path):
 
 
 def test_tables_and_pictures_name_and_order_the_metrics_of_numbers(least_squares, tmp_path):
-    config, summary = least_squares
+    directory, summary = least_squares
+    config = placed(LEAST_SQUARES, directory)
     (row, _) = comparison.write(tmp_path, {"it": summary}, {"it": config})
     mean = summary["over_seeds"]["model"]["r2"]["mean"]
     with open(tmp_path / "comparison.csv") as file:
@@ -152,11 +149,11 @@ def test_tables_and_pictures_name_and_order_the_metrics_of_numbers(least_squares
         worse["seeds"]["0"]["last"]["model"][select] *= factor
         assert list(sweeps.ranks({"b": worse, "a": summary}, select)) == ["a", "b"], select
     assert select_metric("", config, {})[0] == "val_r2"
-    (series, _) = sources.series([config.out_dir])
+    (series, _) = sources.series([directory])
     assert sources.metric_of([series], "") == "r2" and sources.metric_of([series], "loss") == "loss"
     rounds, values = curves.curve(series, "rmse")
     found = targets.compute([series], [float(values[0, 1])], "rmse")
     assert found["methods"][0]["rounds"] == [[rounds[1]]] and rounds[1] > 0
-    refused("plane: continuous labels have no error rate", plane.compute, fedwin.load(config.out_dir), {})
+    refused("plane: continuous labels have no error rate", plane.compute, fedwin.load(directory), {})
     rule = fedwin.STOPPING_RULES.build("target:value=0.5,metric=val_rmse")
     assert [rule.update(None, 1, value)[1] for value in (0.6, 0.4)] == [False, True]
