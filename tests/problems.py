@@ -21,3 +21,8 @@ def stepping(steps=STEPS, schedule=None, sizes=None) -> testing.Problem:
 def built(p: testing.Problem, choice, *texts: str):
     """Builds an algorithm for a problem in wrappers that are given by name."""
     return p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts))
+
+
+def one_round(p: testing.Problem, choice, *texts: str):
+    """Returns the run after the first round of an algorithm in wrappers."""
+    return testing.trajectory(p, built(p, choice, *texts), 1)[-1]

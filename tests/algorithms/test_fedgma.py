@@ -5,8 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from fedwin import testing
-from tests.problems import SIZES, stepping
+from tests.problems import SIZES, one_round, stepping
 
 STEPS = np.array(
     [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]
@@ -16,9 +15,7 @@ STEPS = np.array(
 @functools.cache
 def masked(choice):
     """x after one round from 0 in which client i moves by STEPS[i]."""
-    p = stepping(STEPS, sizes=SIZES)
-    (run,) = testing.trajectory(p, p.build(choice), 1)
-    return np.asarray(run.params["x"])
+    return np.asarray(one_round(stepping(STEPS, sizes=SIZES), choice).params["x"])
 
 
 MEAN, SIGNS = np.array(SIZES) @ STEPS / sum(SIZES), np.sign(STEPS).sum(0)

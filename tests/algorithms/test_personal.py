@@ -8,7 +8,7 @@ import pytest
 
 from fedwin import core, testing
 from tests.algorithms import numpy_clients as plain
-from tests.problems import built
+from tests.problems import one_round
 
 
 def read(x, v):
@@ -97,6 +97,6 @@ def test_a_personal_model_continues_from_its_own_statistics(choice):
 
 def test_a_bound_on_the_step_does_not_bound_the_personal_model():
     p = testing.quadratic([1.0], [9.0], [0.0], steps=5, lr=0.1, schedule=[[0]])
-    run = testing.trajectory(p, built(p, "ditto:lam=0", "clip:norm=0.01"), 1)[-1]
+    run = one_round(p, "ditto:lam=0", "clip:norm=0.01")
     np.testing.assert_allclose(run.params["x"], 0.01, rtol=1e-5)
     np.testing.assert_allclose(run.table.params["x"][0], 9 * (1 - 0.9**5), rtol=1e-5)

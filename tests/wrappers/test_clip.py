@@ -8,7 +8,7 @@ import pytest
 from fedwin import core, testing, tree
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms.identities import leaves
-from tests.problems import SIZES, STEPS, built, stepping
+from tests.problems import SIZES, STEPS, one_round, stepping
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -17,18 +17,13 @@ NORM = 1.0
 BOUNDED = STEPS * np.minimum(1, NORM / np.linalg.norm(STEPS, axis=1))[:, None]
 
 
-def one_round(choice, steps, *wrappers):
-    """The run after one round from 0 in which the local training of client i ends at steps[i]."""
-    p = stepping(steps, sizes=SIZES)
-    return testing.trajectory(p, built(p, choice, *wrappers), 1)[0]
-
-
 @pytest.mark.parametrize("choice", ["fedavg", "feddyn:alpha=0.1", "fedhbm", "fedgma:threshold=0.8,mode=hard"])
 def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
-    clipped, less = one_round(choice, STEPS, f"clip:norm={NORM}"), one_round(choice, BOUNDED)
+    p = stepping(sizes=SIZES)
+    clipped, less = one_round(p, choice, f"clip:norm={NORM}"), one_round(stepping(BOUNDED, sizes=SIZES), choice)
     # Server, its state, and what stays with clients: all of it follows from the bounded steps.
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), clipped[:4], less[:4])
-    assert np.abs(leaves(clipped.params) - leaves(one_round(choice, STEPS).params)).max() > 1e-3
+    assert np.abs(leaves(clipped.params) - leaves(one_round(p, choice).params)).max() > 1e-3
 
 
 def test_a_step_within_the_bound_stays_what_it_is_to_the_bit():

@@ -14,7 +14,7 @@ from fedwin.testing.problems import KEY
 from fedwin.wrappers import build_all
 from fedwin.wrappers.compression import TAG, Feedback, kept_entries, stochastic
 from tests.algorithms.identities import leaves
-from tests.problems import built, stepping
+from tests.problems import built, one_round, stepping
 from tests.refusals import refused
 
 VALUES = np.array([0.7, -0.31, 0.05, 0.0, -1.3, 1.1], np.float32)
@@ -190,5 +190,5 @@ def test_entries_of_a_part_that_stays_local_are_neither_sent_nor_counted(part):
 def test_ties_keep_the_number_of_entries():
     assert [kept_entries(100, share) for share in (0.07, 0.071, 0.001)] == [7, 8, 1]  # 0.07 * 100 is more than 7
     p = stepping(np.ones((1, 4)))
-    run = testing.trajectory(p, built(p, "fedavg", "topk:share=0.5"), 1)[0]
+    run = one_round(p, "fedavg", "topk:share=0.5")
     assert leaves(run.params).tolist() == [1.0, 1.0, 0.0, 0.0]

@@ -17,15 +17,11 @@ from fedwin.sampling import Population, make_sampler
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.dp import clipped, noise_of_the_sum
 from tests.algorithms.identities import leaves
-from tests.problems import STEPS, built, stepping
+from tests.problems import STEPS, built, one_round, stepping
 from tests.refusals import refused
 
 FIXED = "neighbors=replace_one"
 EXACT = f"dp:clip=1,noise=0,{FIXED}"
-
-
-def one_round(p, choice, *texts):
-    return testing.trajectory(p, built(p, choice, *texts), 1)[-1]
 
 
 @pytest.mark.usefixtures("double")

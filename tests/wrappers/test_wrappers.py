@@ -13,7 +13,7 @@ from fedwin.core import Setting
 from fedwin.engine.communication import communication
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms.identities import leaves
-from tests.problems import built
+from tests.problems import built, one_round
 from tests.refusals import refused
 
 SETTING = Setting(10, 2, 100)
@@ -233,10 +233,9 @@ def test_what_a_wrapper_can_not_do_is_one_line(line):
     # A model with statistics, which dp refuses first, or one without.
     p = small(2) if texts.startswith("dp") and reason != "BatchNorm" else testing.classification()
     texts = [DP if text == "dp" else text for text in texts.split()]
-    refused(reason, lambda: testing.trajectory(p, built(p, choice, *texts), 1))
+    refused(reason, one_round, p, choice, *texts)
 
 
 @pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local, part=classifier")])
 def test_a_model_must_have_the_part_that_stays_local(text, reason):
-    p = small(1)
-    refused(reason, lambda: testing.trajectory(p, built(p, "fedavg", text), 1))
+    refused(reason, one_round, small(1), "fedavg", text)
