@@ -16,7 +16,7 @@ from fedwin.errors import UserError
 from fedwin.files import InUse
 from tests.programs import ROOT
 from tests.runs.disturbance import assert_same_state, flags_of, free_port, wait_for
-from tests.small_runs import leaves, lines
+from tests.small_runs import finished_run, leaves, lines
 
 SETTING = dict(
     dataset="digits",
@@ -85,12 +85,8 @@ def assert_same_bits(one, other):
     assert_same_state(one, other, SETTING["num_rounds"])
 
 
-@pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
-    """The run by one process with two devices."""
-    directory = tmp_path_factory.mktemp("one") / "run"
-    fedwin.run(fedwin.Config(**SETTING, out_dir=str(directory)), quiet=True)
-    return directory
+# By one process with two devices.
+one_process = finished_run(fedwin.Config(**SETTING))
 
 
 @pytest.mark.parametrize("raised", [InUse, UserError])
@@ -123,7 +119,7 @@ def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one
     again = Processes(2, directory, table="host")
     assert again.ended() == [0, 0], again.errors(0) + again.errors(1)
     assert again.errors(0) == again.errors(1) == []
-    assert_same_bits(one_process, directory)
+    assert_same_bits(one_process[0], directory)
 
 
 @pytest.mark.slow
@@ -151,15 +147,15 @@ def test_one_process_resumes_after_two_were_stopped(one_process, tmp_path):
     assert "the same command resumes there" in told.errors(0)[-1]
     # This process has two devices, too.
     fedwin.run(fedwin.Config(**SETTING, out_dir=str(directory)), quiet=True)
-    assert_same_bits(one_process, directory)
+    assert_same_bits(one_process[0], directory)
 
 
 @pytest.mark.slow
 def test_a_seed_stops_in_all_processes(one_process, tmp_path):
     stopped = Processes(2, tmp_path / "run", early_stopping="target:value=0.5,metric=accuracy")
     assert stopped.ended() == [0, 0], stopped.errors(0) + stopped.errors(1)
-    reached = next(k for k, line in enumerate(lines(one_process)) if line["model"]["accuracy"] >= 0.5)
-    assert reached < 20 and lines(tmp_path / "run") == lines(one_process)[: reached + 1]
+    reached = next(k for k, line in enumerate(lines(one_process[0])) if line["model"]["accuracy"] >= 0.5)
+    assert reached < 20 and lines(tmp_path / "run") == lines(one_process[0])[: reached + 1]
 
 
 @pytest.mark.slow
@@ -172,7 +168,7 @@ def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_pa
     killed.ended(PATIENCE)
     alone = Processes(1, directory, devices=devices)
     assert alone.ended() == [0], alone.errors(0)
-    mine, theirs = (leaves(place, SETTING["num_rounds"]) for place in (directory, one_process))
+    mine, theirs = (leaves(place, SETTING["num_rounds"]) for place in (directory, one_process[0]))
     for name, value in theirs.items():
         np.testing.assert_allclose(mine[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
 
