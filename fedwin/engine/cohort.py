@@ -172,18 +172,17 @@ def map_cohort(function: Callable, shared, own, strategy: Strategy):
     # Needed for shapes and in the loop: jit traces it once, and inline leaves no trace of the jit.
     several = jax.jit(several, inline=True)
     first = tree.map(lambda x: x[0], split)
-    shapes = jax.eval_shape(several, shared, first)[0]
     # Booleans are counted, small integers widened and low precisions added up in float32, as jnp.sum does.
-    dtype = lambda x: jax.eval_shape(jnp.sum, x).dtype
-    wide = lambda kind: jnp.promote_types(kind, jnp.float32) if jnp.issubdtype(kind, jnp.floating) else kind
-    zeros = tree.map(lambda x: jnp.zeros(x.shape, wide(dtype(x))), shapes)
+    zero = lambda x: jnp.zeros(x.shape, jax.eval_shape(jnp.sum, x).dtype)
+    zeros = tree.map(zero, jax.eval_shape(several, shared, first)[0])
+    wide = lambda x: tree.at_least_float32(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     def step(total, part):
         sums, rows = several(shared, part)
         return tree.add(total, sums), rows
 
-    sums, rows = lax.scan(step, zeros, split)
-    sums = tree.map(lambda total, x: total.astype(dtype(x)), sums, shapes)
+    sums, rows = lax.scan(step, tree.map(wide, zeros), split)
+    sums = tree.like(zeros, sums)
     if chunk > 1:
         rows = tree.map(lambda x: x.reshape(size, *x.shape[2:]), rows)
     return sums, rows
