@@ -118,6 +118,11 @@ class Identity:
         parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
         return hash_of([*parts, self.initial, self.environment])
 
+    def has_data(self, dataset: Dataset, hashes: dict[str, str]) -> bool:
+        """Whether the run had the data of these hashes, and the mean and standard deviation of a data set."""
+        scaled = self.environment.get("normalisation") == _normalization(dataset)
+        return scaled and hashes.items() <= self.data.items()
+
     def differences(self, previous: "Identity") -> str:
         """Returns a message that names the differences from a previous identity."""
         then, now = (
@@ -135,7 +140,7 @@ class Identity:
         return "; ".join(changed)
 
 
-def normalization(dataset: Dataset) -> str:
+def _normalization(dataset: Dataset) -> str:
     """Returns mean and standard deviation as the identity of a run contains them."""
     text = lambda values: "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
     return f"mean {text(dataset.mean)}, std {text(dataset.std)}"
@@ -153,7 +158,7 @@ def identity(
     """Returns the identity of a run on this machine, with the normalization of its data set and its `data_hashes`."""
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
-    recorded = environment(device.platform, convolves) | {"normalisation": normalization(dataset)}
+    recorded = environment(device.platform, convolves) | {"normalisation": _normalization(dataset)}
     return Identity(config.decisive(), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
 
 

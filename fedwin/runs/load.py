@@ -254,12 +254,10 @@ def prepared_run(
         if given is None and (name := parse(getattr(config, kind)).name) not in known:
             raise UserError(f"{directory} was run with an object, {kind}={name}; give it as {kind}=... again.")
     prepared = prepare(config, dataset, model)
-    scaled = config_file.identity.environment.get("normalisation") == directories.normalization(prepared.dataset)
-    for name, digest in directories.data_hashes(prepared.federations).items():
-        if config_file.identity.data.get(name) != digest or not scaled:
-            source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
-            other = f"was run on other data than {source} has, or with another mean or std"
-            raise UserError(f"{directory} {other}; give the run's own data.")
+    if not config_file.identity.has_data(prepared.dataset, directories.data_hashes(prepared.federations)):
+        source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
+        other = f"was run on other data than {source} has, or with another mean or std"
+        raise UserError(f"{directory} {other}; give the run's own data.")
     if model is not None and (recorded := config_file.identity.environment.get("model")):
         with jax_config.settings(config.precision):
             if recorded != model_digest(prepared):

@@ -325,10 +325,9 @@ def check_unchanged(prepared: PreparedRun, directory: pathlib.Path) -> None:
     config, recorded = prepared.config, directories.read_config(directory).identity
     files, data, initial = prepared.hashes
     parent, before = pathlib.Path(config.fork_from.rpartition("@")[0]), recorded.environment.get("fork_from")
-    scaled = recorded.environment.get("normalisation") == directories.normalization(prepared.dataset)
     if changed := [flag for flag, digest in files.items() if recorded.data.get(flag, "") != digest]:
         what = f"was run with another file than --{changed[0]}={getattr(config, changed[0])} has now; restore the file"
-    elif recorded.data != data or not scaled:
+    elif not recorded.has_data(prepared.dataset, data):
         source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={config.dataset}"
         what = f"was run on other data than {source} has, or with another mean or std; give the run's own data"
     elif recorded.initial != initial:
@@ -353,8 +352,7 @@ def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Ident
     if config_file is None and config.fork_from:
         parent = directories.read_config(pathlib.Path(config.fork_from.rpartition("@")[0]))
         fork = {"fork_from": parent.fingerprint}
-        scaled = parent.identity.environment.get("normalisation") == identity.environment["normalisation"]
-        if not scaled or any(parent.identity.data.get(str(seed)) != data[str(seed)] for seed in config.seeds):
+        if not parent.identity.has_data(prepared.dataset, {str(seed): data[str(seed)] for seed in config.seeds}):
             say(f"note: fork_from={config.fork_from}: its clients, or their examples, are not those of this run.")
     elif config_file is not None:
         check_unchanged(prepared, directory)
