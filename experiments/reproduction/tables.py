@@ -171,7 +171,7 @@ def shown(value: Value) -> str:
     if value.std is not None:
         ours += f" +- {value.std:.{digits}f}"
     if value.std is not None or 0 < defined < seeds:
-        ours += f" (n = {defined})" if defined == seeds else f" (n = {defined} of {seeds})"
+        ours += f" (n = {formats.seed_count(defined, seeds)})"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
     if value.scale == "paper" and defined == 1 and value.jump is not None:
@@ -304,7 +304,7 @@ def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[st
 def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
     """Returns '81.20 +- 0.30 (n = 5) (+1.20, [+0.50, +1.90])', or '(+1.20)' with too few seeds."""
     text = formats.mean_and_half_width(mean, 1, digits)
-    text += f" (n = {formats.seed_count(mean)})" if mean.seeds and "(n =" not in text else ""
+    text += f" (n = {formats.seed_count(mean.seeds, mean.of_seeds)})" if mean.seeds and "(n =" not in text else ""
     if difference is None or difference.mean is None:
         return text
     bounds = "" if difference.seeds < formats.MIN_SEEDS else f", {formats.interval_bounds(difference, 1, digits)}"

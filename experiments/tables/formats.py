@@ -62,7 +62,7 @@ def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2
     text = f"{interval.mean * factor:.{digits}f}"
     if (half_width := shown(interval).half_width) is not None:
         return f"{text} +- {half_width * factor:.{digits}f}"
-    return f"{text} (n = {seed_count(interval)})" if interval.seeds > 1 else text
+    return f"{text} (n = {seed_count(interval.seeds, interval.of_seeds)})" if interval.seeds > 1 else text
 
 
 def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) -> str:
@@ -73,9 +73,9 @@ def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) ->
     return f"[{low * factor:+.{digits}f}, {high * factor:+.{digits}f}]"
 
 
-def seed_count(interval: Interval) -> str:
-    """Returns how many seeds an interval is made of: '3', or '2 of 3'."""
-    return str(interval.seeds) if interval.seeds == interval.of_seeds else f"{interval.seeds} of {interval.of_seeds}"
+def seed_count(seeds: int, of_seeds: int) -> str:
+    """Returns how many seeds a mean or an interval is made of: '3', or '2 of 3'."""
+    return str(seeds) if seeds == of_seeds else f"{seeds} of {of_seeds}"
 
 
 def check_folder(folder: pathlib.Path) -> None:

@@ -236,8 +236,8 @@ def _cells(sweep: Sweep, label: str) -> list[str]:
         if name == sweep.select:
             last = scores.final(summary, sweep.readout, name)
             cells.append(scores.number(None if last is None else factor * last, digits))
-    seeds = formats.seed_count(sweep.intervals[label])
-    return [*cells, *([str(sweep.pruned.get(label, scores.NOTHING))] if sweep.pruned else []), seeds]
+    interval, pruned = sweep.intervals[label], [str(sweep.pruned.get(label, scores.NOTHING))] if sweep.pruned else []
+    return [*cells, *pruned, formats.seed_count(interval.seeds, interval.of_seeds)]
 
 
 def _head(sweep: Sweep) -> list[str]:
