@@ -4,7 +4,7 @@ Rates are searched per federation and method; a cell without one is absent. To a
 """
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from .items import Item, Override, Variation
@@ -94,13 +94,6 @@ def fields(federation: str) -> Fields:
 def federation_of(column: Variation) -> str | None:
     """Returns the federation of the stand-in that a column has at trend scale; None if it has another one."""
     return next((name for name in FEDERATIONS if column.trend == fields(name)), None)
-
-
-def has_searched_rate(run: Mapping[str, Any]) -> bool:
-    """Returns whether the algorithm and rate of a run, given its fields, were searched for its federation."""
-    own = {name: run.get(name) for name in ("algorithm", "client_lr")}
-    of = lambda name: FEDERATIONS[name if name in FEDERATIONS else name.rpartition("_")[0]].items()
-    return any(own in best.values() and of(name) <= run.items() for name, best in RATES.items())
 
 
 def _overrides(

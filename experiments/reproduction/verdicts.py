@@ -10,10 +10,8 @@ from typing import Any, get_args
 import numpy as np
 
 from fedwin.analysis.intervals import Correction, Interval, mean_interval, p_value, pooled_gains, rejected
-from fedwin.registry import parse
 
 from ..figures import factors, line, plane, stored
-from ..papers import standin
 from ..papers.claims import EVERY, WITHIN
 from ..papers.items import Analysis, Claim, Item
 from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
@@ -23,8 +21,6 @@ from .numbers import CHANCE_FACTOR, Position, Value
 
 # Fewer seeds give no verdict.
 LEAST_SEEDS = 5
-# Data sets of stand-ins with searched rates for few federations; others have one coarse search's, or the paper's.
-UNSEARCHED = {"digits": "the digits", "fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
 
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 NOT_COMPARABLE, FEW_SEEDS, NOT_TESTED = "not comparable", "too few seeds", "not tested"
@@ -49,8 +45,7 @@ and one about *some* is contradicted if each is; where one comparison decides th
 their number. One that two numbers are *within* a bound of each other holds if the interval lies between both bounds.
 *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves out those with
 fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a seed of a side
-diverged, a side is below {CHANCE_FACTOR:g} times chance (of read-outs of one run: all of them are), or two methods are
-compared on data on which their rates were not searched."""
+diverged, or a side is below {CHANCE_FACTOR:g} times chance (of read-outs of one run: all of them are)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -339,7 +334,7 @@ def _comparison(better: Value, worse: Value, bases: list[Value]) -> Comparison |
 
 
 def _incomparable(*numbers: Value) -> str:
-    """Returns why numbers say nothing about their methods: diverged, near chance, or no rates searched; or ''."""
+    """Returns why numbers say nothing about their methods: diverged or near chance; or ''."""
     for number in numbers:
         if number.diverged:
             return f"{number.cell.row.title} diverged"
@@ -348,12 +343,7 @@ def _incomparable(*numbers: Value) -> str:
     untrained = next((number for number in numbers if number.run.key not in trained), None)
     if untrained is not None:
         return f"{untrained.cell.row.title} at {100 * untrained.share:.1f} %, near chance"
-    # Read-outs, wrappers and parameters of one method have its rate in common.
-    methods = {parse(number.run.config().algorithm).name for number in numbers}
-    runs = (number.run for number in numbers if number.scale != "paper")
-    data = (parse(run.config().dataset).name for run in runs if not standin.has_searched_rate(run.fields))
-    unsearched = next((UNSEARCHED[name] for name in data if name in UNSEARCHED), "")
-    return f"rates were not searched on {unsearched}" if unsearched and len(methods) > 1 else ""
+    return ""
 
 
 # Figures of trained models

@@ -119,7 +119,7 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     assert gain in text and (tmp_path / "mine" / "results" / "tables" / "trend" / "ima_figure5.csv").is_file()
     assert "ima.md" in (tmp_path / "mine" / "RESULTS.md").read_text()
     assert gain in (tmp_path / "mine" / "results" / "ima.md").read_text()
-    for name in ("tables/trend/survey_table1.csv", "tables/paper/ima_table1.csv"):
+    for name in ("tables/trend/survey_table3.csv", "tables/paper/ima_table1.csv"):
         assert (tmp_path / "mine" / "results" / name).read_text() == (RESULTS / name).read_text()
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
     environment = os.environ | {"PYTHONPATH": ""}

@@ -1,1 +1,1 @@
-"""Survey: every method at three heterogeneities and two participations, on the same seeds."""
+"""Survey: every method on one stand-in, and what its papers leave open, with tables and figures of our own."""

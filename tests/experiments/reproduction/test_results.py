@@ -65,7 +65,7 @@ def test_paper_scale_needs_the_complete_data(kept, tmp_path, monkeypatch, capsys
     for module, name in ((work, "missing"), (results, "provenance")):
         monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
     assert work.missing("digits", "", "trend") == ""
-    table = item("survey/table1")
+    table = item("survey/table2")
     asked, one = request.Request("paper", tmp_path, seeds=(0,), afresh=True), {table.name: table.cells("paper")[:1]}
     words = "refused.*needs the complete data set; digits .* has 700 of 1,400 training"
     refused(words, asked.execute, [table], one)
