@@ -127,7 +127,7 @@ def _report(sweep: Sweep, folder: pathlib.Path) -> None:
     form = picture_format.chosen()
     sweeps.write(folder, sweep, form)
     print("\n" + sweeps.text(sweep))
-    print("\n".join(sweeps.best_lines(sweep)))
+    print("\n".join([*sweeps.best_lines(sweep), *sweeps.end_notes(sweep)]))
     if any("privacy" in summary for summary in sweep.summaries.values()):
         print("note: epsilon counts each run alone, not the choice among the runs of a sweep")
     print(escape(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.{form}"))

@@ -196,6 +196,18 @@ def best_lines(sweep: Sweep) -> list[str]:
     ]
 
 
+def end_notes(sweep: Sweep) -> list[str]:
+    """Returns a note for each axis of a grid, of at least three numbers, at whose lowest or highest the best run is."""
+    notes = []
+    for field, value in sweep.points[next(iter(sweep.ranked))].items() if sweep.ranked and not sweep.trials else ():
+        values = sweep.axes[field]
+        if len(values) > 2 and isinstance(value, (int, float)) and value in (min(values), max(values)):
+            end, beyond = ("lowest", "lower") if value == min(values) else ("highest", "higher")
+            flag = f"{config_flags.flag_of(field)}={grid.format_value(value)}"
+            notes.append(f"note: {flag} is the {end} of its values; a {beyond} one may be better")
+    return notes
+
+
 def write(folder: pathlib.Path, sweep: Sweep, form: str = "png") -> None:
     """Writes sweep.csv, sweep.md and sweep.png to an existing folder."""
     _write_csv(folder / "sweep.csv", sweep)
@@ -283,6 +295,7 @@ def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
         rows.append([*cells, f"`{command_line.train_command(config)}`", f"`{summary['fingerprint']}`"])
     first_line, *commands = best_lines(sweep)
     best_run = [f"**{first_line[0].upper()}{first_line[1:]}**", *(f"```bash\n{line}\n```" for line in commands)]
+    best_run += [f"N{note[1:]}." for note in end_notes(sweep)]
     axes = [
         f"- `{config_flags.flag_of(f)}`: {', '.join(f'`{grid.format_value(v)}`' for v in vs)}"
         for f, vs in sweep.axes.items()

@@ -1,6 +1,7 @@
 """Sweeps: work shared by processes, no repeated training, ranking and files."""
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import shlex
@@ -185,7 +186,22 @@ def test_ties_share_a_rank_and_are_named():
     assert sweeps.best_lines(sweep)[0].endswith(": b: 40.00, as d: a tie, of which the first is named")
 
 
+@pytest.mark.parametrize(
+    "accuracies, said",
+    [((0.4, 0.3, 0.2), "0.1 is the lowest of its values; a lower"), ((0.2, 0.3, 0.2), ""), ((0.2, 0.4), "")]
+    + [((0.2, None, 0.4), "0.3 is the highest of its values; a higher")],
+)
+def test_a_best_run_at_the_end_of_an_axis_is_noted(accuracies, said):
+    points = {str(n): {"client_lr": n / 10, "model": "mlp"} for n, _ in enumerate(accuracies, 1)}
+    axes = {"client_lr": [point["client_lr"] for point in points.values()], "model": ["mlp"]}
+    found = dict(zip(points, map(summary, accuracies), strict=True))
+    sweep = sweeps.Sweep(axes, points, dict.fromkeys(points, Config()), found, "accuracy")
+    notes = [f"note: client_lr={said} one may be better"] if said else []
+    assert sweeps.end_notes(sweep) == notes
+    assert sweeps.end_notes(dataclasses.replace(sweep, trials=points)) == []
+
+
 def test_every_run_diverged():
     sweep = sweeps.Sweep({"client_lr": [1]}, {"a": {"client_lr": 1}}, {"a": Config()}, {"a": summary(None)}, "accuracy")
-    assert sweeps.best_lines(sweep) == ["Every run diverged: there is no best run."]
+    assert sweeps.best_lines(sweep) == ["Every run diverged: there is no best run."] and sweeps.end_notes(sweep) == []
     assert "diverged" in sweeps.text(sweep)
