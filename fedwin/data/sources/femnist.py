@@ -76,7 +76,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
         streams = [(leaf_clients(folder, to_examples), folder) for folder in leaf_folders]
     else:
         wanted = f"federated_{infix}_{{train,test}}.sqlite (also compressed) or LEAF JSON"
-        raise files.missing(name, data_dir, wanted, f"{FEDJAX}federated_emnist_{{train,test}}.sqlite")
+        raise files.missing(name, data_dir, wanted, f"{FEDJAX}federated_{infix}_{{train,test}}.sqlite")
     sides = [clients.flatten(*stream) for stream in streams]
     if form != "leaf" and paths:
         checksums.check_num_clients(name, paths[0], sides[0][1].num_clients)
