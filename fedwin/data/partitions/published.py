@@ -43,15 +43,15 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
       [3, 1]
     """
     blob = files.read(path)
-    labels = labels_of(dataset, "csv")
+    count = len(dataset.train["y"])
     lists: dict[str, list[int]] = {}
-    assigned = np.zeros(len(labels), bool)
+    assigned = np.zeros(count, bool)
     for where, user, row, label in read_json(path) if blob.lstrip()[:1] == b"{" else read_csv(path, blob):
-        if not 0 <= row < len(labels):
-            raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {len(labels) - 1}.")
-        if label is not None and label != labels[row]:
+        if not 0 <= row < count:
+            raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {count - 1}.")
+        if label is not None and label != (own := labels_of(dataset, "csv")[row]):
             raise UserError(
-                f"{path}, {where}: class {label}, but image {row} of '{dataset.name}' has class {labels[row]}; "
+                f"{path}, {where}: class {label}, but image {row} of '{dataset.name}' has class {own}; "
                 f"the file belongs to another data set or order."
             )
         if assigned[row]:

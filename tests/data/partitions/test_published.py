@@ -24,7 +24,10 @@ def test_hsu_csv(tmp_path):
     assert part.client(0).tolist() == [1, 3] and part.client(1).tolist() == [0, 5]
     assert part.report["left_out"] == 2
     path.write_text("user_id,image_id\n²,0\n2,1\n")  # the class column may be missing
-    assert data.make_partition(dataset(), f"csv:path={path}", 2, 0).ids.tolist() == ["2", "²"]
+    numbers = data.from_arrays(np.eye(6), LABELS / 2, np.eye(6), LABELS / 2, task="regression")
+    rows = data.from_arrays(np.eye(6), np.eye(6, dtype=int), np.eye(6), np.eye(6, dtype=int), task="sequence")
+    for own in (dataset(), numbers, rows):
+        assert data.make_partition(own, f"csv:path={path}", 2, 0).ids.tolist() == ["2", "²"]
     refused("num_clients=2", data.make_partition, dataset(), f"csv:path={path}", 3, 0)
 
 
