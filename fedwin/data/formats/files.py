@@ -158,8 +158,8 @@ def csv_rows(path, blob: bytes, columns: list[str]):
     Raises:
       UserError: not a CSV file, or a column or value is missing.
     """
-    reader = csv_reader(blob)
     try:
+        reader = csv_reader(blob)
         if absent := sorted(set(columns) - set(reader.fieldnames or ())):
             raise UserError(
                 f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
@@ -169,6 +169,8 @@ def csv_rows(path, blob: bytes, columns: list[str]):
             if None in row:
                 raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
             yield reader.line_num, row
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8.") from error
     except csv.Error as error:
         line = reader.line_num + 1
         raise UserError(f"{path}, line {line}: not a CSV file ({error}); is a quote left open?") from error
@@ -178,13 +180,13 @@ def columns_of(blob: bytes) -> list[str]:
     """Returns the column names of a list, given its content."""
     try:
         return list(csv_reader(blob).fieldnames or ())
-    except csv.Error:
+    except (csv.Error, UnicodeDecodeError):
         return []  # reading the list will raise the error
 
 
 def csv_reader(blob: bytes) -> csv.DictReader:
     """Opens the records of a list, given its content."""
-    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
+    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig"), newline=""), strict=True)
 
 
 def locate(folder, name: str) -> pathlib.Path | None:
