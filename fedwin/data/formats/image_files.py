@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import tarfile
+import warnings
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def by_name(location, wanted: set[str]) -> dict[str, dict[str, Item]]:
 def read_list(
     path, blob: bytes, user_column: str | None, task: str | None = None
 ) -> tuple[list[str], list[str] | None, np.ndarray]:
-    """Reads a list of images; rows whose user is `NA` are skipped. `path` is the list, for error messages.
+    """Reads a list of images; those whose user is `NA` or '' are left out, with a warning. `path` is the list.
 
     Returns:
       (image ids, users or None without a user_column, classes int32 [N], or numbers float32 [N] for regression).
@@ -67,10 +68,11 @@ def read_list(
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
     """
-    users, classes = [], {}
+    users, classes, unowned = [], {}, 0
     columns = ["image_id", "class"] + ([user_column] if user_column else [])
     for line, (image, label, *user) in files.csv_rows(path, blob, columns):
         if user and user[0] in ("NA", ""):
+            unowned += 1
             continue
         if image in classes:
             raise UserError(f"{path}, line {line}: image '{image}' is listed twice.")
@@ -78,6 +80,8 @@ def read_list(
         users += user
     if not classes:
         raise UserError(f"{path}: it lists no image.")
+    if unowned:
+        warnings.warn(f"{path}: {unowned:,} images are left out, as their {user_column} is 'NA' or ''.", stacklevel=4)
     return list(classes), users if user_column else None, as_labels(list(classes.values()), str(path), task)
 
 

@@ -45,7 +45,8 @@ def test_tff_lists_choose_the_clients_column(tmp_path):
         (tmp_path / f"{k}.png").write_bytes(picture((k, k, k), kind="PNG"))
     (tmp_path / "iNaturalist_train.csv").write_text("user_120k,geo_100,image_id,class\nu1,g,0,5\nNA,g,1,6\n")
     (tmp_path / "iNaturalist_test.csv").write_text("user_120k,geo_100,image_id,class\nNA,NA,2,1\n")
-    dataset = data.load("inaturalist:size=8,resize=8", tmp_path)
+    with pytest.warns(UserWarning, match="train.csv: 1 images are left out, as their user_120k is"):
+        dataset = data.load("inaturalist:size=8,resize=8", tmp_path)
     assert dataset.train["y"].tolist() == [5] and dataset.natural.ids.tolist() == ["u1"]
     assert data.load("inaturalist:size=8,resize=8,users=geo_100", tmp_path).natural.sizes.tolist() == [2]
     for users in (["9" * 21, "1" + "0" * 21], ["10", "²"]):  # by number, but for what is none
