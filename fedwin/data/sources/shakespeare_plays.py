@@ -4,6 +4,7 @@ Each play, from `ACT I` on, is a client's text: names of roles, speeches and sta
 set `shakespeare`.
 """
 
+import re
 from typing import Annotated
 
 import numpy as np
@@ -77,7 +78,8 @@ def shakespeare_plays(
     texts = find(data_dir)
     if clients > len(texts):
         raise UserError(f"shakespeare_plays: clients={clients}, but there are {len(texts)} plays; give 1 to that many.")
-    encoded = {name: text.encode("latin-1", "replace") for name, text in texts.items()}
+    # One byte per character, of which those beyond ASCII have the id of everything else.
+    encoded = {name: re.sub("[^\0-\x7f]", "\xff", text).encode("latin-1") for name, text in texts.items()}
     cut = {name: int(floor_of_share(1 - test_share, len(text))) for name, text in encoded.items()}
     train = {name: text[: cut[name]] for name, text in encoded.items()}
     test = {name: text[cut[name] :] for name, text in encoded.items()}

@@ -8,9 +8,9 @@ from fedwin.data.sources.shakespeare import ALPHABET, BOS, EOS, FIRST, OOV
 from tests.data.files import refused, taken, tarred, write_both
 
 LENGTH = 10
-# Tabs become spaces; '|' is not in the alphabet.
+# Tabs become spaces; '|' and '’' are not in the alphabet.
 TEXTS = {
-    "alpha": "\tALPHA\r\n\nACT I\n\nONE\tTo be, or not to be.\n\nTWO\tThat is.\n",
+    "alpha": "\tALPHA\r\n\nACT I\n\nONE\tTo be, or not to be.\n\nTWO\tThat’s it.\n",
     "beta": "\tBETA\n\nACT I\n\nONE\tNow | then: the winter of our discontent.\n",
     "gamma": "GAMMA\n\nACT I\n\nTWO\tIf music be the food of love, play on.\n",
 }
