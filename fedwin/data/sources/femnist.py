@@ -74,6 +74,8 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
         streams: list = [(sqlite.read(path, convert=to_examples), path) for path in paths]
     elif form != "fedjax" and (leaf_folders := leaf.find(data_dir, "femnist*")):
         streams = [(leaf_clients(folder, to_examples), folder) for folder in leaf_folders]
+    elif form == "leaf":
+        raise files.missing(name, data_dir, "LEAF JSON (train/ and test/)", "https://github.com/TalwalkarLab/leaf")
     else:
         wanted = f"federated_{infix}_{{train,test}}.sqlite (also compressed) or LEAF JSON"
         raise files.missing(name, data_dir, wanted, f"{FEDJAX}federated_{infix}_{{train,test}}.sqlite")

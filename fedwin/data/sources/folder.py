@@ -185,7 +185,8 @@ def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, s
     Source: https://arxiv.org/abs/2003.08082.
     """
     names = ("mini_gld_train_split.csv", "mini_gld_test.csv") if small else ("federated_train.csv", "test.csv")
-    found = find("landmarks", data_dir, ("landmark*", "gld*"), (names,), ("user_id",), LISTS)
+    source = SMALL + "mini_gld_{train_split,test}.csv" if small else LISTS
+    found = find("landmarks", data_dir, ("landmark*", "gld*"), (names,), ("user_id",), source)
     return load("landmarks", *found, size, resize, 203 if small else 2028)
 
 

@@ -29,10 +29,12 @@ def test_femnist_is_the_same_from_every_form(tmp_path, form):
 
 
 def test_femnist_digits_and_forced_forms(tmp_path):
+    (tmp_path / "femnist").mkdir()
     write_both(tmp_path, "federated_emnist_digitsonly", {b"f0001_00": {"pixels": PAPER, "label": np.array([3, 4])}})
     assert data.load("femnist_digits", tmp_path).train["x"].max() == 0  # all paper
     assert data.load("femnist_digits:paper=0", tmp_path).train["x"].min() == 255
-    refused("found no .* Fetch .*_emnist_digitsonly_", data.load, "femnist_digits:form=leaf", tmp_path)
+    refused("found no LEAF JSON .*/leaf", data.load, "femnist_digits:form=leaf", tmp_path)
+    refused("found no .* Fetch .*_emnist_digitsonly_", data.load, "femnist_digits", tmp_path / "femnist")
 
 
 def with_pixel(value):
