@@ -1,5 +1,6 @@
 """Data sets from arrays or series in memory (`from_arrays`, `from_series`) and from .npz files."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -184,16 +185,15 @@ def npz(
         raise UserError(f"{path}: {', '.join(unread)} has no effect; leave it out (only client_train names clients).")
     try:
         if window is not None:
-            return from_series(arrays, window=window, horizon=horizon, test_share=test_share)
-        return from_arrays(
-            arrays["x_train"],
-            arrays["y_train"],
-            arrays["x_test"],
-            arrays["y_test"],
-            name="npz",
-            num_classes=num_classes,
-            task=task,
-            clients=arrays.get("client_train"),
-        )
+            dataset = from_series(arrays, window=window, horizon=horizon, test_share=test_share)
+        else:
+            dataset = from_arrays(
+                *(arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")),
+                name="npz",
+                num_classes=num_classes,
+                task=task,
+                clients=arrays.get("client_train"),
+            )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    return dataclasses.replace(dataset, verified=False)

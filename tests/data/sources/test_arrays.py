@@ -32,6 +32,7 @@ def test_npz_files(tmp_path):
     np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=tx, y_test=ty, client_train=np.array(list("aabbcc")))
     for place in (tmp_path, tmp_path / "data.npz"):
         dataset = data.load("npz", place)
+        assert not dataset.verified
         assert dataset.natural.ids.tolist() == ["a", "b", "c"] and len(dataset.test["y"]) == 3
     np.savez(tmp_path / "part.npz", x_train=x, y_train=y)
     refused("part.npz: x_test, y_test missing", data.load, "npz:file=part.npz", tmp_path)
