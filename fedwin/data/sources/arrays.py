@@ -176,7 +176,7 @@ def npz(
         raise UserError("npz: window makes a regression of one number; leave num_classes and task out.")
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file
-    with files.reading(path, "not a readable .npz file of arrays", "write it with np.savez"):
+    with files.reading(path, "not a readable .npz file of arrays", "write it with np.savez, text with .astype(str)"):
         arrays = files.read_npz(path)
     needed = {"x_train", "y_train", "x_test", "y_test"} if window is None else set()
     if absent := sorted(needed - set(arrays)):
