@@ -16,7 +16,7 @@ from fedwin.data.example_source import Item, Member
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
 def images_below(location) -> dict[str, Item]:

@@ -42,7 +42,7 @@ def test_lists_inside_their_zip_and_images_in_shards(tmp_path):
 
 def test_tff_lists_choose_the_clients_column(tmp_path):
     for k in range(3):
-        (tmp_path / f"{k}.png").write_bytes(picture((k, k, k), kind="PNG"))
+        (tmp_path / f"{k}.tif").write_bytes(picture((k, k, k), kind="TIFF"))
     (tmp_path / "iNaturalist_train.csv").write_text("user_120k,geo_100,image_id,class\nu1,g,0,5\nNA,g,1,6\n")
     (tmp_path / "iNaturalist_test.csv").write_text("user_120k,geo_100,image_id,class\nNA,NA,2,1\n")
     with pytest.warns(UserWarning, match="train.csv: 1 images are left out, as their user_120k is"):
