@@ -29,7 +29,8 @@ def images_below(location) -> dict[str, Item]:
       OSError: a folder can't be listed.
     """
     location = pathlib.Path(location)
-    wanted = lambda name: name.lower().endswith(SUFFIXES)
+    # Not the files `._NAME` that macOS adds to archives.
+    wanted = lambda name: name.lower().endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].startswith("._")
     if location.is_dir():
         walked = os.walk(location, onerror=_raise)
         paths = [os.path.join(folder, name) for folder, _, names in walked for name in names if wanted(name)]

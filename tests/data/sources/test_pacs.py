@@ -13,7 +13,8 @@ def test_pacs_from_folders_and_archives(tmp_path, packed):
     expected = data.load("pacs:size=8,resize=8", tmp_path)
     images = np.asarray(expected.train["x"])
     if packed.endswith("ZIP"):
-        zipped(tmp_path / packed, taken(tmp_path))
+        members = taken(tmp_path)
+        zipped(tmp_path / packed, members | {name[:-5] + "._" + name[-5:]: b"of macOS" for name in members})
     elif packed:
         tarred(tmp_path / packed, taken(tmp_path), "w:gz" if packed.endswith("tgz") else "w")
     dataset = data.load("pacs:size=8,resize=8", tmp_path)
