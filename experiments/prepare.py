@@ -76,9 +76,10 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
         rows = sum(len(value) for features in (dataset.train, dataset.test) for value in features.values())
         with tqdm(total=rows, desc=f"packing {dataset.name}", unit="rows", disable=not sys.stderr.isatty()) as bar:
             cache.write_to(folder, dataset, text, bar.update, data_dir)
+        prepared = f"prepared in {time.perf_counter() - start:.1f} s"
     else:
         cache.check_origin(folder, data_dir)
-    written = time.perf_counter() - start
+        prepared = "prepared before (--force reads the files again)"
     start = time.perf_counter()
     try:
         dataset = cache.read(folder, text)
@@ -91,7 +92,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
     return (
         f"{text}: {len(dataset.train['y']):,} training and {len(dataset.test['y']):,} test examples, "
         f"{labels}, {clients}, {'verified' if dataset.verified else 'checksums unverified'}\n"
-        f"{folder}: {size:,.1f} MiB, prepared in {written:.1f} s, opens in {opened * 1000:.0f} ms"
+        f"{folder}: {size:,.1f} MiB, {prepared}, opens in {opened * 1000:.0f} ms"
     )
 
 

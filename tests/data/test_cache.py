@@ -199,6 +199,7 @@ def test_without_a_home_nothing_is_cached(tmp_path, monkeypatch):
 def test_prepare_leaves_the_originals_alone_and_load_finds_the_cache(tmp_path, cache_dir, monkeypatch):
     one, other = npz(tmp_path / "one", 1), npz(tmp_path / "other", 2)
     text = prepare.prepare("npz", one)
+    assert "prepared in" in text and "prepared before" in prepare.prepare("npz", one)
     assert str(cache_dir) in text and [path.name for path in one.iterdir()] == ["data.npz"]
     assert not isinstance(data.load("npz", other).train["x"], np.memmap)
     prepare.prepare("npz", other)
