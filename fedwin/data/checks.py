@@ -8,7 +8,7 @@ from fedwin.errors import UserError
 from fedwin.registry.ranges import one_of
 
 CHUNK = 1 << 24
-RENUMBERED = "np.unique(labels, return_inverse=True)[1]"
+RENUMBERED = "np.searchsorted(np.unique(train_labels), labels)"
 
 
 def check(dataset: Dataset) -> Dataset:
