@@ -200,9 +200,9 @@ def dp(
     """Differentially private FedAvg: clips every client's step, and adds Gaussian noise to their sum.
 
         d_i <- d_i min(1, clip / ||d_i||),   d_i = y_i - x
-        Delta = (sum_{i in S} d_i + N(0, (noise clip)^2 I)) / n,   n = E|S|
+        d = (sum_{i in S} d_i + N(0, (noise clip)^2 I)) / n,   n = E|S|
 
-    The server continues with Delta in place of the mean step. The denominator n is constant, and an empty cohort also
+    The server continues with d in place of the mean step. The denominator n is constant, and an empty cohort also
     gets noise. With a `quantile`, clip follows that quantile of the norms: clients also send whether they were within
     it, and the noise on the sum grows to (noise^-2 - (2 bit_noise)^-2)^(-1/2) clip, so that both together are as
     private as with `noise` alone. The guarantee is client-level, for the server models of all rounds; averages of them
