@@ -1,7 +1,7 @@
 """Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
 
-Writes comparison.csv, comparison.md and comparison.png to out_dir: means and paired differences from the first method,
-with 95 % intervals over seeds, and the command and fingerprint of every run.
+Writes comparison.csv, comparison.md and comparison.png to out_dir, by default runs/compare: means and paired
+differences from the first method, with 95 % intervals over seeds, and the command and fingerprint of every run.
 
   fedwin compare     every algorithm on digits, one class per client, 10 of 100 a round (WSM, which needs several
                      classes, with its own FedAvg)

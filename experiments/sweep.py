@@ -4,8 +4,8 @@
   fedwin sweep --grid='algorithm=fedprox:mu=0.1;fedprox:mu=0.01' --grid=client_lr=0.05,0.1 --val_fraction=0.1
   fedwin sweep --search=optuna:trials=50 --grid=client_lr=log:0.001..1 --grid=batch_size=8..64 --val_fraction=0.1
 
-Each run has a separate directory below out_dir; sweep.csv, sweep.md and sweep.png are written there at the end. The
-same command resumes where it was interrupted, and may be started several times at once: its processes share the runs.
+Each run has a separate directory below out_dir, by default runs/sweep_..., where sweep.csv, .md and .png are written at
+the end. The same command resumes an interrupted sweep; several processes with the same command share its runs.
 """
 
 import dataclasses

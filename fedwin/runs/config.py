@@ -245,7 +245,7 @@ class OutputOptions:
     """Directory, checkpoints and trackers of the run."""
 
     out_dir: str = option(
-        "", "Directory of the run; empty: runs/<dataset>_<algorithm>-<hash of the flags>.", operational=True
+        "", "Directory of the run, or of all runs of a comparison or sweep; empty: one below runs/.", operational=True
     )
     track: list[str] = option(
         [],
