@@ -18,7 +18,7 @@ _TIMEOUTS = {
 
 
 def use_every_core(most: int = MAX_CPU_DEVICES) -> None:
-    """Gives JAX one CPU device per core and makes devices wait for each other; does not affect GPUs and TPUs.
+    """Gives JAX a CPU device per core, at most 8, and makes devices wait for each other; does not affect GPUs and TPUs.
 
     Has no effect on devices that exist already: call it before the first computation.
 
