@@ -52,7 +52,7 @@ def explanations() -> dict[tuple[str, str], str]:
     for heading, text in _sections("explanations.md"):
         scale, _, names = heading.partition(": ")
         for key in ((name, scale) for name in names.split(", ")):
-            found[key] = " ".join([*found.get(key, "").split(), *text.split()])
+            found[key] = f"{found.get(key, '')}\n\n{text.strip()}".strip()
     return found
 
 

@@ -11,7 +11,7 @@ from fedwin.files import replace_text
 from ..figures import stored as figure_files
 from ..papers.catalogue import catalogue
 from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
-from ..papers.remarks import FOLDER, rows_of
+from ..papers.remarks import FOLDER, explanations, rows_of
 from ..papers.survey.scaffold import HYPOTHESES, TABLE5
 from ..tables.formats import markdown_table
 from . import pictures, tables, verdicts
@@ -226,7 +226,7 @@ class _Pages:
                 over = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
                 blocks.append(f"Shown: seed {seeds[0]}. Claims: over {over}.")
             picture = f"![{item.titled(scale)}]({path.relative_to(self.folder)})"
-            return "\n\n".join([*blocks, picture, command])
+            return "\n\n".join(filter(None, [*blocks, picture, explanations().get((item.name, scale)), command]))
         numbers = self.numbers(item.name, scale)
         if not isinstance(item, Item) or not any(map(_trained, numbers)):
             return ""
