@@ -2,7 +2,7 @@
 Who gains from fine-tuning
 ==========================
 
-Each point is a client: the accuracy of the global model on its held-out examples, and of the same model after one
+Each point is a client: the accuracy of the server model on its held-out examples, and of the same model after one
 epoch on its training examples. Points above the diagonal gain; darker ones are several clients.
 """
 
@@ -29,7 +29,7 @@ figure, axis = plt.subplots(figsize=(4, 4))
 axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
 axis.scatter(table["model.accuracy"], table["model.finetune.accuracy"], alpha=0.3)
 axis.set(
-    xlabel="accuracy of the global model",
+    xlabel="accuracy of the server model",
     ylabel="after fine-tuning",
     aspect="equal",
     xlim=(0.3, 1.03),
