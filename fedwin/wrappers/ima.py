@@ -219,7 +219,7 @@ def ima(
       period: rounds of a cycle (cyclic), or per epoch dropped (epoch).
       lr_restart: 'epoch' restarts the base schedule at `start`, as the released code does.
       feedback: share of the average in the broadcast model, (1 - feedback) a_t + feedback x, for 'post'; 1 is IMA, 0
-        trains like the base method. The average is evaluated in any case.
+        with schedule=none trains like the base method. The average is evaluated in any case.
 
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
