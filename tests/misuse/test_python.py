@@ -83,11 +83,10 @@ def follower(update=lambda round, model, state: state, read=lambda model, state:
 
 
 MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
-BATCHES = fedjax.ShuffleRepeatBatchHParams
 
 
 def bridge(**options):
-    usual = dict(model=MODEL, batch_hparams=BATCHES(batch_size=4, num_epochs=1), client_lr=0.1)
+    usual = dict(model=MODEL, batch_hparams=fedjax.ShuffleRepeatBatchHParams(batch_size=4, num_epochs=1), client_lr=0.1)
     return lambda: fedwin.as_fedjax("fedavg", **(usual | options))
 
 
@@ -105,6 +104,7 @@ CASES = {
     "a list of series": (lambda: data.from_series([[1.0, 2.0, 3.0]], window=1), "series is a list | give a dict"),
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
     "flax nnx": (lambda: models.from_flax(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), (2,)), "Linear is not | to_linen"),
+    "nnx dropout": (lambda: models.from_flax(nnx.bridge.to_linen(nnx.Dropout, 0.5), (2,)), "nnx | flax.linen"),
     "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
     "haiku array": (lambda: models.from_haiku(HAIKU, X), "sample_batch must be a dict"),
     "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),

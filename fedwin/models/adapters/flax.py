@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax import nnx
 
 from fedwin import jax_config, tree
 from fedwin.core import Variables
@@ -53,16 +54,9 @@ class _Module:
 
     def arguments(self, train: bool, mask) -> dict[str, Any]:
         """Returns the keyword arguments for training mode and mask that the module's signature has."""
-        arguments: dict[str, Any] = {"mask": mask} if "mask" in self.signature else {}
-        for name in ("train", "training", "is_training", "is_train"):
-            if name in self.signature:
-                return {name: train, **arguments}
-        return {"deterministic": not train, **arguments} if "deterministic" in self.signature else arguments
-
-    def init(self, rngs, x, recorder: _LayerRecorder):
-        """Returns (result of the module, its variables)."""
-        with nn.intercept_methods(recorder):
-            return self.module.init_with_output(rngs, x, **self.arguments(False, jnp.ones(len(x))))
+        arguments = dict.fromkeys(("train", "training", "is_training", "is_train"), train)
+        arguments |= {"deterministic": not train, "mask": mask}
+        return {name: value for name, value in arguments.items() if name in self.signature}
 
     def logits(self, out):
         """Returns the logits of a module's result; raises UserError for a tuple other than (logits, features)."""
@@ -108,8 +102,8 @@ def from_flax(
       A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
 
     Raises:
-      UserError: when the module does not take examples of that shape, does not return num_classes logits, or has
-        collections other than 'params' and 'batch_stats'.
+      UserError: when the module does not take examples of that shape, does not return num_classes logits, has
+        collections other than 'params' and 'batch_stats', or is one of flax.nnx with dropout or BatchNorm.
     """
     recorder, wrapped = _LayerRecorder(), _Module(module, name)
     name = wrapped.name
@@ -118,13 +112,20 @@ def from_flax(
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialize(key):
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
-        return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), recorder)
+        with nn.intercept_methods(recorder):
+            arguments = wrapped.arguments(False, jnp.ones(1))
+            return module.init_with_output(streams, jnp.zeros((1, *input_shape), input_dtype), **arguments)
 
     out, variables = traced_shapes(name, input_shape, initialize, jax.random.key(0))
     width = num_outputs(name, wrapped.logits(out), num_classes)
     params, has_stats = variables.get("params", {}), "batch_stats" in variables
     if others := variables.keys() - {"params", "batch_stats"}:
         raise UserError(f"{name} keeps state in {sorted(others)}; only 'batch_stats' is supported.")
+    if isinstance(module, nnx.bridge.ToLinen) and not module.skip_rng:
+        built = nnx.eval_shape(lambda: module.nnx_class(*module.args, **module.kwargs, rngs=nnx.Rngs(0)))
+        layers = (node for _, node in nnx.iter_graph(built) if isinstance(node, nnx.Dropout | nnx.BatchNorm))
+        if any(getattr(layer, "rate", 1) for layer in layers):
+            raise UserError(f"{name}: dropout and BatchNorm of flax.nnx cannot evaluate; write a flax.linen module.")
     path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
 
     # With fewer of LLVM's passes it is compiled in half the time; only a program of its own may have options.
@@ -156,8 +157,7 @@ def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
         def forward(values, x, mask, key):
             recorder, streams = _LayerRecorder(path), {"dropout": key} if train else None
             with nn.intercept_methods(recorder):
-                arguments = wrapped.arguments(train, mask)
-                out = wrapped.module.apply(values, x, rngs=streams, mutable=mutable, **arguments)
+                out = wrapped.module.apply(values, x, rngs=streams, mutable=mutable, **wrapped.arguments(train, mask))
             out, updated = out if mutable else (out, {})
             return (out if isinstance(out, tuple) else (out, recorder.features)), updated
 
