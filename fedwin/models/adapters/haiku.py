@@ -84,7 +84,7 @@ def _in_floats(state):
 def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, name="fedjax") -> Model:
     """Wraps a fedjax.Model as a Model.
 
-    Its apply_for_train(params, batch, rng) and apply_for_eval(params, batch) must return logits.
+    Its apply_for_train(params, batch, rng) and apply_for_eval(params, batch) return logits; train_loss is not used.
 
     Args:
       model: a fedjax.Model; features are available for models made from haiku only.
