@@ -223,8 +223,7 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
             else:
                 start = merged(start)
         y = solve(start, c, optimizer=row.optimizer, on_step=on_step)
-        active = lambda f: c.round % fragments == f
-        step = select(active, tree.sub(y.params, params), tree.zeros_like(params))
+        step = select(lambda f: c.round % fragments == f, tree.sub(y.params, params), tree.zeros_like(params))
         delta = core.PartialStep(*core.mean_step(step, core.aggregation_weight(c, weighting)))
         return y.update({"delta": delta}, state=Worker(y.optimizer, y.params, c.round + 1))
 
@@ -233,21 +232,22 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
         return [[leaf for leaf, f in zip(leaves, own, strict=True) if f == fragment] for fragment in range(fragments)]
 
     def outer_step(params, states, total, round):
-        structure, own = jax.tree.structure(params), places(params)
-        models, steps, weight = by_fragment(params), by_fragment(total["delta"].total), total["delta"].weight
+        own, models, steps = places(params), by_fragment(params), by_fragment(total["delta"].total)
 
         def step(fragment):
-            message = {"delta": core.Mean(steps[fragment], weight)}
+            message = {"delta": core.Mean(steps[fragment], total["delta"].weight)}
             new, state = server.step(models[fragment], states[fragment], message, round)
             parts = [iter(new if f == fragment else models[f]) for f in range(fragments)]
             leaves = [next(parts[f]) for f in own]
-            return structure.unflatten(leaves), (*states[:fragment], state, *states[fragment + 1 :])
+            return jax.tree.structure(params).unflatten(leaves), (*states[:fragment], state, *states[fragment + 1 :])
 
         return lax.switch(round % fragments, [functools.partial(step, fragment) for fragment in range(fragments)])
 
     def wire(down, message):
-        # Sizes of fragments differ; over F rounds, 1 / F of the model is sent per round.
-        part = jax.ShapeDtypeStruct((-(-tree.nbytes(down) // fragments),), jnp.uint8)
+        # Sizes of fragments differ; over F rounds, 1 / F of the entries and of the arrays is sent per round.
+        sizes = [leaf.size for leaf in jax.tree.leaves(down)]
+        size, arrays = sum(sizes) // fragments, len(sizes) // fragments
+        part = [jax.ShapeDtypeStruct(((size + place) // arrays,), jnp.result_type(float)) for place in range(arrays)]
         return (part if setting.participation >= 1 else down), part
 
     return core.algorithm(
