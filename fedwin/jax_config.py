@@ -23,10 +23,10 @@ def use_every_core(most: int = MAX_CPU_DEVICES) -> None:
     Has no effect on devices that exist already: call it before the first computation.
 
     Args:
-      most: upper bound on the devices; an environment variable JAX_NUM_CPU_DEVICES takes precedence.
+      most: upper bound on the devices; a number in JAX_NUM_CPU_DEVICES or XLA_FLAGS takes precedence.
     """
     set_collective_timeouts()
-    if os.environ.get("JAX_NUM_CPU_DEVICES"):
+    if os.environ.get("JAX_NUM_CPU_DEVICES") or "xla_force_host_platform_device_count" in os.environ["XLA_FLAGS"]:
         return  # set by the user
     try:
         jax.config.update("jax_num_cpu_devices", min(num_cores(), most))
