@@ -245,9 +245,9 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
 
     def wire(down, message):
         # Sizes of fragments differ; over F rounds, 1 / F of the entries and of the arrays is sent per round.
-        sizes = [leaf.size for leaf in jax.tree.leaves(down)]
-        size, arrays = sum(sizes) // fragments, len(sizes) // fragments
-        part = [jax.ShapeDtypeStruct(((size + place) // arrays,), jnp.result_type(float)) for place in range(arrays)]
+        leaves = jax.tree.leaves(down)
+        size, arrays = sum(leaf.size for leaf in leaves) // fragments, len(leaves) // fragments
+        part = [jax.ShapeDtypeStruct(((size + place) // arrays,), leaves[0].dtype) for place in range(arrays)]
         return (part if setting.participation >= 1 else down), part
 
     return core.algorithm(

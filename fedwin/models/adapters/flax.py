@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from flax import nnx
 
 from fedwin import jax_config, tree
 from fedwin.core import Variables
@@ -121,11 +120,8 @@ def from_flax(
     params, has_stats = variables.get("params", {}), "batch_stats" in variables
     if others := variables.keys() - {"params", "batch_stats"}:
         raise UserError(f"{name} keeps state in {sorted(others)}; only 'batch_stats' is supported.")
-    if isinstance(module, nnx.bridge.ToLinen) and not module.skip_rng:
-        built = nnx.eval_shape(lambda: module.nnx_class(*module.args, **module.kwargs, rngs=nnx.Rngs(0)))
-        layers = (node for _, node in nnx.iter_graph(built) if isinstance(node, nnx.Dropout | nnx.BatchNorm))
-        if any(getattr(layer, "rate", 1) for layer in layers):
-            raise UserError(f"{name}: dropout and BatchNorm of flax.nnx cannot evaluate; write a flax.linen module.")
+    if type(module).__module__.startswith("flax.nnx.") and not module.skip_rng:
+        _check_has_no_modes(module, name)
     path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
 
     # With fewer of LLVM's passes it is compiled in half the time; only a program of its own may have options.
@@ -143,6 +139,16 @@ def from_flax(
 
     apply = _apply(wrapped, path, has_stats, lower)
     return Model(init, apply, classifier if is_linear(params, path, "kernel", width) else None, path, name, width)
+
+
+def _check_has_no_modes(module, name: str) -> None:
+    """Raises UserError if a module of flax.nnx has layers that differ in training and in evaluation."""
+    from flax import nnx  # takes as long as importing flax.linen
+
+    built = nnx.eval_shape(lambda: module.nnx_class(*module.args, **module.kwargs, rngs=nnx.Rngs(0)))
+    layers = (node for _, node in nnx.iter_graph(built) if isinstance(node, nnx.Dropout | nnx.BatchNorm))
+    if any(getattr(layer, "rate", 1) for layer in layers):
+        raise UserError(f"{name}: dropout and BatchNorm of flax.nnx cannot evaluate; write a flax.linen module.")
 
 
 def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
