@@ -224,8 +224,7 @@ def with_mean_step(message: PyTree, step: Mean) -> PyTree:
 
 def map_mean_steps(function: Callable, message: PyTree) -> PyTree:
     """Returns a message with a function applied to each of its mean steps; other parts do not change."""
-    is_step = lambda x: isinstance(x, MeanStep)
-    return jax.tree.map(lambda x: function(x) if is_step(x) else x, message, is_leaf=is_step)
+    return tree.map_nodes(function, message, MeanStep)
 
 
 class Update(NamedTuple):

@@ -100,6 +100,12 @@ def nodes(a, *kinds) -> list:
     return [node for node in jax.tree.leaves(a, is_leaf=is_one) if is_one(node)]
 
 
+def map_nodes(function, a, *kinds):
+    """Returns a with a function applied to its nodes of these types, as in `nodes`; other leaves do not change."""
+    is_one = lambda node: isinstance(node, kinds)
+    return map(lambda node: function(node) if is_one(node) else node, a, is_leaf=is_one)
+
+
 def named(a, is_leaf=None) -> dict[str, Any]:
     """Returns name -> leaf of a, in their order; 'state.own.sums.0' has the keys on the path to the leaf."""
     leaves = jax.tree_util.tree_leaves_with_path(a, is_leaf=is_leaf)

@@ -199,8 +199,7 @@ def asynchronous(algorithm: core.Algorithm, server: Buffer, longest: Callable[[]
                 total = tree.axpy(part.weight, tree.sub(start, at(c.round)[1]), total)
             return part._replace(total=tree.scale(server.weight(staleness) * (server.mixing or 1.0), total))
 
-        is_part = lambda x: isinstance(x, (core.Mean, core.DerivedFromStep))
-        return update._replace(message=jax.tree.map(weighted, update.message, is_leaf=is_part))
+        return update._replace(message=tree.map_nodes(weighted, update.message, core.Mean, core.DerivedFromStep))
 
     def wire(ring, message):
         one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)

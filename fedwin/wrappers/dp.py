@@ -137,9 +137,7 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
 
     def as_means(parts, function):
         weight = jnp.asarray(clipping.expected, float)
-        is_clipped = lambda node: isinstance(node, ClippedStep)
-        replaced = lambda node: core.MeanStep(function(node.value), weight) if is_clipped(node) else node
-        return jax.tree.map(replaced, parts, is_leaf=is_clipped)
+        return tree.map_nodes(lambda step: core.MeanStep(function(step.value), weight), parts, ClippedStep)
 
     def server(params, state, total, round):
         key = jax.random.fold_in(jax.random.wrap_key_data(state.own.key, impl="threefry2x32"), round)
