@@ -66,9 +66,5 @@ def _round_trips(
 
 
 def _nbytes(message) -> int:
-    def sent(x):
-        if isinstance(x, core.DerivedFromStep):
-            return ()
-        return x.total if isinstance(x, core.Mean) else x
-
-    return tree.nbytes(jax.tree.map(sent, message, is_leaf=lambda x: isinstance(x, (core.Mean, core.DerivedFromStep))))
+    sent = lambda part: part.total if isinstance(part, core.Mean) else ()
+    return tree.nbytes(tree.map_nodes(sent, message, core.Mean, core.DerivedFromStep))

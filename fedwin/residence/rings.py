@@ -72,8 +72,6 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
     def allocated(node):
         if isinstance(node, OldModels):
             return node.allocated(rounds)
-        if not is_window(node):
-            return node
         ages = node.ages
         if rounds is None or not ages:
             fresh = isinstance(node.ring, np.ndarray) and not node.count
@@ -87,7 +85,7 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
         ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
         return node._replace(ring=ring)
 
-    return jax.tree.map(allocated, state, is_leaf=lambda node: is_window(node) or isinstance(node, OldModels))
+    return tree.map_nodes(allocated, state, Window, Delay, OldModels)
 
 
 class OffloadedWindows(ClientTable):
@@ -333,7 +331,7 @@ def with_rings(run, rings: Mapping[str, PyTree]):
     """Returns a state with other ring buffers: name in checkpoints -> ring buffer."""
     changed = iter([node._replace(ring=rings.get(name, node.ring)) for name, node in windows_of(run).items()])
     parts = {"observers": run.observers, "state": run.state}
-    parts = jax.tree.map(lambda node: next(changed) if is_window(node) else node, parts, is_leaf=is_window)
+    parts = tree.map_nodes(lambda node: next(changed), parts, Window, Delay)
     return run._replace(observers=parts["observers"], state=parts["state"])
 
 

@@ -180,9 +180,8 @@ class WarmStart:
 
         Those of the state that `Algorithm.init` returns start with the network's own statistics.
         """
-        is_model = lambda node: isinstance(node, Variables)
-        fresh = lambda node: node._replace(stats=jax.tree.map(jnp.copy, model.stats)) if is_model(node) else node
-        return jax.tree.map(fresh, state, is_leaf=is_model)
+        fresh = lambda average: average._replace(stats=jax.tree.map(jnp.copy, model.stats))
+        return tree.map_nodes(fresh, state, Variables)
 
 
 def _seed_of(source: Source, seed: int) -> int:
