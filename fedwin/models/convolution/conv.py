@@ -55,7 +55,7 @@ def conv_general_dilated(
     if feature_group_count == 1:
         y = convolve(x, kernel, strides, padding, inside, dilation, precision)
     else:
-        x = pad(x, padding, tuple(i - 1 for i in inside))
+        x = pad(x, padding, inside)
         if feature_group_count == x.shape[-1]:
             y = depthwise(x, kernel, strides, dilation)
         else:

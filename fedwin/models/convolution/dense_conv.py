@@ -47,11 +47,10 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     The other arguments are those of `Geometry`; negative padding crops.
     """
     if crops(padding):  # some versions of XLA compute this wrongly
-        x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
+        x, padding, inside = pad(x, padding, inside), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     kernel, g = without_idle_taps(kernel, g)
-    patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
+    narrow = x.shape[-1] < FEW_CHANNELS and len(x) * _patch_bytes(g.out, kernel) < FEW_BYTES
     whole = not jnp.issubdtype(x.dtype, jnp.inexact)  # cuDNN convolves no integers
     if len(g.window) != 2 or math.prod(g.window) == 1 or whole:
         return _plain_values(x, kernel, g)
@@ -80,7 +79,7 @@ def _transposed_to_kernel(values: Callable, x, dy, g: Geometry):
 
 
 def _plain_values(x, kernel, g: Geometry):
-    return product(pad(x, g.padding, tuple(i - 1 for i in g.inside)), kernel, g.strides, g.dilation, g.precision)
+    return product(pad(x, g.padding, g.inside), kernel, g.strides, g.dilation, g.precision)
 
 
 _plain_input_gradient = functools.partial(_transposed_to_input, _plain_values)
@@ -124,14 +123,14 @@ def _map_blocks(function, images, each: int):
 
 
 def _patch_bytes(positions: tuple, kernel) -> int:
+    """Returns the bytes of an image's patches at some positions."""
     return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
 
 
 def _block_values(x, kernel, g: Geometry):
     """Returns patches(x) K; for wide windows only."""
     x = pad(x, g.padding)
-    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
-    each = _block_size(len(x), _patch_bytes(out, kernel))
+    each = _block_size(len(x), _patch_bytes(g.out, kernel))
     return _map_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
 
 
@@ -157,7 +156,7 @@ def _block_input_gradient(dy, kernel, g: Geometry):
 
 def _block_kernel_gradient(x, dy, g: Geometry):
     """Returns patches(x)^T dy, summed over blocks of images."""
-    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
+    x = pad(x, g.padding, g.inside)
     images, depth = len(dy), math.prod(g.window) * x.shape[-1]
 
     def block(x, dy):

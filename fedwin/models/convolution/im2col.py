@@ -50,17 +50,17 @@ class Geometry(NamedTuple):
         )
 
 
-def pad(x, low_high, interior=None, value=0):
-    """Pads the spatial axes of x [B, *spatial, C] with a value.
+def pad(x, low_high, inside=None, value=0):
+    """Pads and dilates the spatial axes of x [B, *spatial, C] with a value.
 
     Args:
       low_high: (low, high) per spatial axis; negative values crop.
-      interior: values between neighboring positions per spatial axis; None for none.
+      inside: dilation per spatial axis, 1 for none; None: none of any axis.
     """
-    interior = interior or (0,) * len(low_high)
-    if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
+    inside = inside or (1,) * len(low_high)
+    if all(step == 1 for step in inside) and all(tuple(p) == (0, 0) for p in low_high):
         return x
-    config = [(0, 0, 0), *((lo, hi, i) for (lo, hi), i in zip(low_high, interior)), (0, 0, 0)]
+    config = [(0, 0, 0), *((lo, hi, step - 1) for (lo, hi), step in zip(low_high, inside)), (0, 0, 0)]
     return lax.pad(x, jnp.full((), value, x.dtype), config)
 
 
@@ -73,13 +73,12 @@ def taps(x, window, strides, dilation):
         yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *strides, 1))
 
 
-def patches(x, window, strides=None, dilation=None):
-    """Returns the windows of x [B, *spatial, C] as rows, without padding; strides and dilation are 1 by default.
+def patches(x, window, strides, dilation):
+    """Returns the windows of x [B, *spatial, C] as rows, without padding.
 
     Returns:
       [B, *out, prod(window) * C], windows in row-major order. A window of one element with stride 1 returns x itself.
     """
-    strides, dilation = strides or (1,) * len(window), dilation or (1,) * len(window)
     slices = list(taps(x, window, strides, dilation))
     return slices[0] if len(slices) == 1 else jnp.concatenate(slices, -1)
 
