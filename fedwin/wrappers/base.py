@@ -136,6 +136,25 @@ def with_own_state(algorithm: Algorithm, init: Callable) -> Algorithm:
     )
 
 
+def with_own_rows(algorithm: Algorithm, init: Callable, change: Callable, own: Callable | None = None) -> Algorithm:
+    """Returns an algorithm whose clients' rows are a wrapper's, with the algorithm's own row as `inner`.
+
+    Args:
+      init: (inner row, initial params, key) -> row.
+      change: Phase -> Phase, of those in which clients take part; their clients get the wrapper's rows.
+      own: (Variables, row) -> Variables with the parts that the wrapper keeps in the row; None: it keeps none.
+    """
+
+    def client_model(model, row):
+        model = own(model, row) if own else model
+        return algorithm.client_model(model, row.inner) if algorithm.client_model else model
+
+    return core.with_client_phases(change, algorithm)._replace(
+        client_init=lambda params, id, key: init(algorithm.client_init(params, id, key), params, key),
+        client_model=client_model if own or algorithm.client_model else None,
+    )
+
+
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
     """Returns an algorithm with an additional server step, which has its own state, at the end of every round.
 
@@ -151,18 +170,6 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
 
     inner, last = with_own_state(algorithm, init), Phase(lambda params, state: (), client=None, server=server)
     return inner._replace(phases=(*inner.phases, last), eval_model=eval_model or inner.eval_model)
-
-
-def personal_model(algorithm: Algorithm, own: Callable | None = None) -> Callable | None:
-    """Returns Algorithm.client_model for rows whose `inner` is the algorithm's row; None if clients have no models.
-
-    Args:
-      own: (Variables, row) -> Variables with the parts that the wrapper keeps in the row; None: it keeps none.
-    """
-    inner = algorithm.client_model
-    if inner is None:
-        return own
-    return lambda model, row: inner(own(model, row) if own else model, row.inner)
 
 
 def single_round_trip(algorithm: Algorithm, name: str) -> Phase:

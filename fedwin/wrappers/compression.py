@@ -12,7 +12,7 @@ from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveShare, Range, Share
 from fedwin.tree import PyTree
-from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model, single_round_trip
+from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip, with_own_rows
 from fedwin.wrappers.messages import check_nothing_derived, map_values, step_of
 
 # Separates these draws from the others that use a client's key.
@@ -226,9 +226,7 @@ def topk(
 
     def wrap(algorithm):
         single_round_trip(algorithm, "topk")
-        init = lambda params, id, key: Feedback(algorithm.client_init(params, id, key), tree.zeros_like(params))
-        return core.with_client_phases(sparse_phase, algorithm)._replace(
-            client_init=init, client_model=personal_model(algorithm)
-        )
+        init = lambda inner, params, key: Feedback(inner, tree.zeros_like(params))
+        return with_own_rows(algorithm, init, sparse_phase)
 
     return Wrapper("topk") if share == 1 and bits == 32 else Wrapper("topk", wrap)

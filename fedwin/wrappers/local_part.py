@@ -17,8 +17,8 @@ from fedwin.wrappers.base import (
     Wrapper,
     check_no_old_models,
     initial_stats,
-    personal_model,
     single_round_trip,
+    with_own_rows,
 )
 from fedwin.wrappers.messages import step_of
 
@@ -171,14 +171,8 @@ def local(
 
     def wrap(algorithm):
         single_round_trip(algorithm, "local")
-
-        def client_init(params, id, key):
-            mask = mask_of(params)
-            return LocalPart(algorithm.client_init(params, id, key), jnp.zeros((), bool), leaves_of(mask, params))
-
-        return core.with_client_phases(lambda phase: _local_phase(phase, mask_of), algorithm)._replace(
-            client_init=client_init, client_model=personal_model(algorithm, own_part)
-        )
+        init = lambda inner, params, key: LocalPart(inner, jnp.zeros((), bool), leaves_of(mask_of(params), params))
+        return with_own_rows(algorithm, init, lambda phase: _local_phase(phase, mask_of), own_part)
 
     return Wrapper("local", wrap, frozen=_taking_turns(alternate, mask_of) if alternate else None)
 
@@ -223,11 +217,7 @@ def local_bn(setting: core.Setting) -> Wrapper:
     def wrap(algorithm):
         if tree.is_empty(core.stats_shapes(setting)):
             raise UserError("local_bn: the model has no BatchNorm statistics; omit --wrap=local_bn.")
-        return core.with_client_phases(local_phase, algorithm)._replace(
-            client_init=lambda params, id, key: LocalPart(
-                algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
-            ),
-            client_model=personal_model(algorithm, own),
-        )
+        init = lambda inner, params, key: LocalPart(inner, jnp.zeros((), bool), initial_stats(setting, key))
+        return with_own_rows(algorithm, init, local_phase, own)
 
     return Wrapper("local_bn", wrap)
