@@ -22,7 +22,7 @@ class Plain(nn.Module):
         x = nn.BatchNorm(use_running_average=not train)(x)
         x = nn.max_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1)
         x = nn.Dropout(0.5, deterministic=not train)(nn.Dense(6)(x))
-        return nn.Dense(3)(x)
+        return nn.Dense(3)(inputs=x)
 
 
 def test_flax_module_without_cooperation():
@@ -83,7 +83,7 @@ def test_haiku_with_and_without_state():
         x = hk.BatchNorm(True, True, 0.9)(hk.Conv2D(4, 3)(batch["x"]), is_training)
         return hk.Linear(3)(hk.Flatten()(jax.nn.relu(x)))
 
-    stateless = hk.transform(lambda batch: hk.Linear(3)(hk.Flatten()(hk.Conv2D(4, 3)(batch["x"]))))
+    stateless = hk.transform(lambda batch: hk.Linear(3)(inputs=hk.Flatten()(hk.Conv2D(4, 3)(batch["x"]))))
     sample = {"x": images(1)}
     model = from_haiku(stateless, sample)
     variables = model.init(jax.random.key(0))

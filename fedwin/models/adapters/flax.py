@@ -34,7 +34,7 @@ class _LayerRecorder:
             if isinstance(context.module, nn.Dense):
                 self.dense_layers.append((context.module.path, context.module.features))
             if self.path and context.module.path == self.path:
-                self.features = args[0]
+                self.features = args[0] if args else next(iter(kwargs.values()))
         return next_fun(*args, **kwargs)
 
 

@@ -154,7 +154,7 @@ def _run_recording(function, path):
         if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
             linear_layers.append(((context.module.module_name,), context.module.output_size))
             if path and context.module.module_name == path[0]:
-                inputs.append(args[0])
+                inputs.append(args[0] if args else kwargs["inputs"])
         return next_fun(*args, **kwargs)
 
     with hk.intercept_methods(intercept):
