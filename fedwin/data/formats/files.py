@@ -235,10 +235,9 @@ class Missing(UserError):
     """The files of a data set were not found; they may be downloaded."""
 
 
-def missing(dataset: str, data_dir, wanted: str, source: str = "") -> Missing:
-    """Builds the error for files, described by `wanted`, that were not found; `source` is a URL for a download."""
-    hint = f" Fetch it from {source}." if source else ""
-    return Missing(f"{dataset}: found no {wanted} in or under {data_dir}.{hint}")
+def missing(dataset: str, data_dir, wanted: str, source: str) -> Missing:
+    """Builds the error for files, described by `wanted`, that were not found; `source` says where there are some."""
+    return Missing(f"{dataset}: found no {wanted} in or under {data_dir}. Fetch it from {source}.")
 
 
 def file_digest(content, kind: str = "md5") -> str:

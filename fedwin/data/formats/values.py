@@ -29,13 +29,13 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
     return values
 
 
-def labels(values, num_classes: int | None = None) -> np.ndarray:
-    """Casts labels [N, ...] to int32; they must be whole numbers in 0..num_classes - 1, or >= 0 for None.
+def labels(values, num_classes: int) -> np.ndarray:
+    """Casts labels [N, ...] to int32; they must be whole numbers in 0..num_classes - 1.
 
     Raises:
       ValueError: naming the first record with another value.
     """
-    return within(values, 0, (num_classes or 1 << 31) - 1, "label").astype(np.int32)
+    return within(values, 0, num_classes - 1, "label").astype(np.int32)
 
 
 def pixels(values, shape: tuple[int, ...]) -> np.ndarray:

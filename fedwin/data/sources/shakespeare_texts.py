@@ -104,14 +104,14 @@ def texts_of_plays(location: pathlib.Path) -> dict[str, str]:
     return by_role
 
 
-def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, str]]:
+def split(texts: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Splits role -> text to (training text, test text) by LEAF's rule.
 
     Of n windows the first 0.8 n are for training and the last n - 0.8 n - 79 for testing.
     """
     result = {}
     for role, text in texts.items():
-        count = int(fraction * max(len(text) - LENGTH, 0))
+        count = int(0.8 * max(len(text) - LENGTH, 0))
         result[role] = (text[: count + LENGTH], text[count + LENGTH - 1 :])
     return result
 
