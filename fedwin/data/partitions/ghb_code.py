@@ -4,8 +4,8 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha
-from fedwin.data.partitions.pack import check_counts, labels_of
-from fedwin.data.partitions.yurochkin import assign_examples, draw_counts, rows_by_class
+from fedwin.data.partitions.pack import assign_examples, check_counts, labels_of
+from fedwin.data.partitions.yurochkin import draw_counts, rows_by_class
 from fedwin.data.rng import generator
 from fedwin.registry.ranges import PositiveInt
 

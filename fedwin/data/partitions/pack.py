@@ -1,4 +1,4 @@
-"""What partitioners share: checks of their arguments and results, classes of continuous labels, and the report."""
+"""What partitioners share: checks of arguments and results, classes of continuous labels, dealing, and the report."""
 
 import dataclasses
 
@@ -57,6 +57,14 @@ def check_counts(partition: str, num_examples: int, num_clients: int, per_client
             f"partition '{partition}': {num_clients} clients x {per_client} examples are more than the {num_examples} "
             f"training examples; use fewer clients."
         )
+
+
+def assign_examples(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
+    """Draws the rows of each client, in random order, given the rows of each class and how many each gets [C, K]."""
+    rows = np.concatenate([rng.permutation(rows)[: count.sum()] for rows, count in zip(by_class, counts, strict=True)])
+    owner = np.concatenate([np.repeat(np.arange(len(count)), count) for count in counts])
+    by_client = np.split(rows[np.argsort(owner, kind="stable")], np.cumsum(counts.sum(0))[:-1])
+    return [rng.permutation(rows) for rows in by_client]
 
 
 def finish(dataset: Dataset, partition: Partition, name: str) -> Partition:

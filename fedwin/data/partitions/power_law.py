@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, labels_of
+from fedwin.data.partitions.pack import assign_examples, check_counts, labels_of
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveInt, Range
@@ -52,9 +52,9 @@ def power_law(
     rng = generator(seed, "power_law")
     held = (np.arange(num_clients)[:, None] + np.arange(classes)) % num_classes
     shares = rng.lognormal(0.0, sigma, held.shape)
-    parts: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
-    for c in range(num_classes):
-        rows = rng.permutation(np.flatnonzero(labels == c))
+    by_class = [np.flatnonzero(labels == c) for c in range(num_classes)]
+    counts = np.zeros((num_classes, num_clients), np.int64)
+    for c, rows in enumerate(by_class):
         clients, slots = np.nonzero(held == c)
         spare = len(rows) - least * len(clients)
         if spare < 0:
@@ -63,7 +63,5 @@ def power_law(
                 f"{len(rows)}; use fewer clients, or a smaller least."
             )
         share = shares[clients, slots]
-        counts = least + np.floor(share / share.sum() * spare).astype(np.int64) if len(clients) else []
-        for k, part in zip(clients, np.split(rows, np.cumsum(counts, dtype=np.int64))):
-            parts[k].append(part)
-    return Partition.from_lists([rng.permutation(np.concatenate(part)) for part in parts])
+        counts[c, clients] = least + np.floor(share / share.sum() * spare)
+    return Partition.from_lists(assign_examples(by_class, counts, rng))

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, labels_of, with_classes
+from fedwin.data.partitions.pack import assign_examples, check_counts, labels_of, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveInt
@@ -44,14 +44,11 @@ def quantity(
         others = np.delete(np.arange(num_classes), first)
         holds[k, first] = True
         holds[k, rng.choice(others, classes - 1, replace=False)] = True
-    parts: list[list] = [[np.zeros(0, np.int64)] for _ in range(num_clients)]
-    for c in range(num_classes):
-        holders = np.flatnonzero(holds[:, c])
-        rows = rng.permutation(np.flatnonzero(labels == c))
-        if len(holders):
-            for holder, part in zip(holders, np.array_split(rows, len(holders))):
-                parts[holder].append(part)
-    lists = [rng.permutation(np.concatenate(each)) for each in parts]
+    by_class = [np.flatnonzero(labels == c) for c in range(num_classes)]
+    each, more = np.divmod([len(rows) for rows in by_class], np.maximum(holds.sum(0), 1))
+    # The first holders of a class get one more each.
+    counts = np.where(holds, each + (np.cumsum(holds, 0) <= more), 0).T
+    lists = assign_examples(by_class, counts, rng)
     fewer = sum(0 < len(np.unique(labels[rows])) < classes for rows in lists)
     warning = f"classes have fewer examples than holders; clients with fewer than {classes} classes: {fewer}"
     if fewer:

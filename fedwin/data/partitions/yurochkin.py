@@ -6,7 +6,7 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition, floor_of_share
 from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
-from fedwin.data.partitions.pack import check_counts, labels_of, with_classes
+from fedwin.data.partitions.pack import assign_examples, check_counts, labels_of, with_classes
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
@@ -83,12 +83,6 @@ def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> 
         counts[c] = np.diff(cuts, prepend=0, append=size)
         num_held += counts[c]
     return counts
-
-
-def assign_examples(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
-    """Draws the rows of each client, in random order, given the rows of each class and the counts [C, K]."""
-    split = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
-    return [rng.permutation(np.concatenate(parts)) for parts in zip(*split)]
 
 
 def rows_by_class(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
