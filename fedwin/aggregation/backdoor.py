@@ -98,7 +98,7 @@ def backdoor(
         raise UserError(f"backdoor: stop={stop} leaves no round after start={start}; set a larger number, or omit it.")
     if start >= (setting.most_rounds or math.inf):
         raise UserError(f"backdoor: start={start} is after the last of {setting.most_rounds} rounds; lower it.")
-    trigger, num_classes = Trigger(size, target), setting.model.num_classes
+    trigger = Trigger(size, target)
 
     def poison(c, attacks):
         y, length = c.examples["y"], c.index.shape[0]
@@ -111,7 +111,8 @@ def backdoor(
         chosen = attacks & jnp.asarray(spread) & (jnp.arange(length) < c.size)
         info = dict(c.info)
         if "train" in info:
-            moved = jax.nn.one_hot(target, num_classes) - jax.nn.one_hot(y[c.index], num_classes)
+            classes = info["train"].shape[-1]  # the model may have more outputs
+            moved = jax.nn.one_hot(target, classes) - jax.nn.one_hot(y[c.index], classes)
             info["train"] += jnp.sum(jnp.where(chosen[:, None], moved, 0), 0).astype(info["train"].dtype)
         return poisoned(c._replace(info=info), chosen, x=trigger.stamp, y=lambda y: jnp.full_like(y, target))
 
