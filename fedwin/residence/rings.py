@@ -150,11 +150,6 @@ class OffloadedWindows(ClientTable):
         self.table.close()
 
 
-def client_table_of(table: ClientTable) -> ClientTable:
-    """Returns the client table without offloaded windows."""
-    return table.table if isinstance(table, OffloadedWindows) else table
-
-
 class OffloadedRing:
     """A ring buffer in a record store; its methods change that of a state, or serve `OffloadedWindows`' of the name."""
 

@@ -14,7 +14,7 @@ from fedwin import engine, multi_process, tree
 from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Store, buckets_of
 from fedwin.residence.examples import ResidentExamples
-from fedwin.residence.rings import client_table_of, without_vectors
+from fedwin.residence.rings import without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
@@ -133,7 +133,7 @@ class SeedRunner:
         if not extra:
             return start, rows
         # Rows that are not on the devices stay in process 0.
-        with_rows = isinstance(client_table_of(rows), DeviceTable)
+        with_rows = plan.table == "device"
         run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
         return StartingState(run if with_rows else run._replace(table=fresh.table), extra, resumed), rows
 

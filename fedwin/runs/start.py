@@ -19,7 +19,7 @@ from fedwin.models import ADAPTATIONS, Model, interchange
 from fedwin.observers.wima import Part, mask_of_part
 from fedwin.registry import parse
 from fedwin.residence.blockwise import Lazy, placed
-from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
+from fedwin.residence.rings import offloaded_rounds, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs import directory as directories
@@ -319,10 +319,9 @@ def forked(
         return from_leaves(own, table_template(without_vectors(run), own))
 
     first = continued(run)
-    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved)
     fresh = functools.partial(start, seed, window_rounds=offloaded_rounds(run))
     # Rows of clients that had not taken part are those of round 0, an average that only this run has begins here.
-    table = fresh(1 if replaced else rows.slots).table
+    table = run.table if has_all_clients(fork.saved) else fresh(rows.slots).table
     run = fresh(1, placed(Variables(first.params, first.stats)))._replace(table=table)
     return rows.restore(continued(run), run), fork.counts
 
