@@ -16,12 +16,11 @@ from fedwin.runs.config import Config
 from tests.refusals import refused
 from tests.small_runs import finished_run, lines, placed, run_in, small
 
-CLOCK = "bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2"
 SMALL = small(
     partition="dirichlet:alpha=0.5",
     local_epochs=2,
     local_work="uniform:low=0.1,high=1",
-    clock=CLOCK,
+    clock="bandwidth:up=1e5,down=1e6,compute=0.01,latency=0.1,spread=0.4,timeout=2",
     clients_per_round=4,
     checkpoint_every=3,
 )
@@ -94,6 +93,8 @@ def test_a_run_adds_up_its_rounds(whole):
     for line in lines(directory, seed=0)[1:]:
         np.testing.assert_allclose(line["simulated_seconds"], expected_seconds(directory, line["round"]), rtol=1e-12)
     assert summary["seeds"][0]["simulated_seconds"] == lines(directory, seed=0)[-1]["simulated_seconds"]
+    seconds, draw = prepare.prepare(SMALL).seconds, sampling.Draw(np.arange(2), work=np.zeros(2, np.float32))
+    assert 0 < seconds(0, 0, draw) < seconds(0, 0, draw._replace(work=None))
 
 
 def test_forks_continue_the_counts_of_their_parents(whole, tmp_path, capsys):

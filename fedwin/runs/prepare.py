@@ -198,15 +198,14 @@ class PreparedRun:
         if draw.seconds is not None:
             return draw.seconds
         assert self.clock is not None
-        ids = draw.participants
-        return self.clock.round(seed, ids, self.load(seed, round, ids)[0], len(draw.ids) - len(ids))
+        ids, work = draw.participants, None if draw.work is None else draw.work[draw.present]
+        return self.clock.round(seed, ids, self.load(seed, round, ids, work), len(draw.ids) - len(ids))
 
-    def load(self, seed: int, round: int, ids: np.ndarray) -> tuple[Load, np.ndarray | None]:
-        """Returns the load of clients that are drawn in a 0-based round, int [n], and their local work."""
-        work = local.work_of_cohort(self.local_work, seed, round, ids)
+    def load(self, seed: int, round: int, ids: np.ndarray, work: np.ndarray | None) -> Load:
+        """Returns the load of clients that are drawn in a 0-based round, int [n], with their share of local steps."""
         steps = self.solver.count_steps(self.federations[seed].sizes[ids], round, work)
         trips = sum(phase.client is not None for phase in self.algorithm.phases)
-        return Load(steps, *self.bytes_per_client, trips, round), work
+        return Load(steps, *self.bytes_per_client, trips, round)
 
     def start(
         self, seed: int, slots: int, model: core.Variables | None = None, window_rounds: int | None = None
@@ -413,8 +412,8 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
     assert clock is not None
 
     def jobs(seed: int, round: int, ids: np.ndarray) -> sampling.Jobs:
-        load, work = prepared.load(seed, round, ids)
-        return sampling.Jobs(clock.of_clients(seed, ids, load), work)
+        work = local.work_of_cohort(prepared.local_work, seed, round, ids)
+        return sampling.Jobs(clock.of_clients(seed, ids, prepared.load(seed, round, ids, work)), work)
 
     algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)
     if server is None:

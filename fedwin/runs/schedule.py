@@ -133,13 +133,17 @@ class Block(NamedTuple):
         return np.concatenate([np.zeros(0, np.int32), *(draw.participants for draw in self.draws)])
 
     def field(self, name: str, completed: int, end: int, filling: float, dtype: Any) -> Any:
-        """Returns a field of the draws of rounds `completed` .. `end` - 1, [R_max, width]; None if they have none."""
-        draws = self.draws[completed - self.first : end - self.first]
-        if any(getattr(draw, name) is None for draw in draws):
+        """Returns a field of the draws of rounds `completed` .. `end` - 1, [R_max, width]; None if no draw has it.
+
+        `filling` stands for the values of a draw without it; the other draws of the block decide whether any has it, so
+        that dispatches may be cut anywhere.
+        """
+        if all(getattr(draw, name) is None for draw in self.draws):
             return None
         values = np.full(self.shape, filling, dtype)
-        for row, draw in enumerate(draws):
-            values[row, : len(draw.ids)] = getattr(draw, name)
+        for row, draw in enumerate(self.draws[completed - self.first : end - self.first]):
+            if (own := getattr(draw, name)) is not None:
+                values[row, : len(draw.ids)] = own
         return values
 
 

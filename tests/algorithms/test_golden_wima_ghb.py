@@ -18,9 +18,6 @@ DATA = golden.load("golden_wima_ghb.json")
 # What the file calls a hyper-parameter and what the builder calls it, where they differ.
 RENAMED = {"fedopt": {"lr": "server_lr"}, "fedacg": {"lambda": "lam"}}
 
-# What a key says beyond the builder that it begins with.
-IMPLIED = {"fedopt_adam": {"optimizer": "adam"}}
-
 
 def build(p, key, hparams, extras=()):
     """Builds what a key names: the longest registered name that it begins with."""
@@ -29,7 +26,9 @@ def build(p, key, hparams, extras=()):
     given = {names.get(k, k): v for k, v in hparams.items() if k != "anchors"}
     if "average_model" in extras:
         given["eval_model"] = "average"
-    return p.build(name, **(IMPLIED.get(key, {}) | given))
+    if key == "fedopt_adam":
+        given.setdefault("optimizer", "adam")
+    return p.build(name, **given)
 
 
 def problem(letter, **changes):

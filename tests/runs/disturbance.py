@@ -20,8 +20,6 @@ from fedwin.runs.checkpoint import Checkpoints
 from tests.programs import ROOT
 from tests.small_runs import leaves, lines
 
-TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
-
 
 def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]:
     """Returns leaves of the last checkpoints, evaluations and summary, without times."""
@@ -33,7 +31,7 @@ def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     del summary["traces"]
     for seed in summary["seeds"].values():
-        for name in TIMES:
+        for name in ("wall_seconds", "compile_seconds", "rounds_per_second"):
             del seed[name]
     return state, sorted(lines(directory), key=lambda line: (line["seed"], line["round"])), summary
 

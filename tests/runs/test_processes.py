@@ -19,17 +19,14 @@ from tests.runs.disturbance import assert_same_state, flags_of, free_port, wait_
 from tests.small_runs import finished_run, leaves, lines
 
 SETTING = dict(
-    dataset="digits",
     partition="dirichlet:alpha=0",
     num_clients=20,
     model="digits_mlp",
     algorithm="scaffold",
     num_rounds=200,
     clients_per_round=3,
-    local_epochs=1,
     batch_size=16,
     observe=["wima:window=20"],
-    eval_every=10,
     final_evals=20,
     checkpoint_every=20,
     rounds_per_dispatch=20,

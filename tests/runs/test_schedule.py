@@ -39,11 +39,16 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
 def test_the_work_is_asked_for_those_who_answer():
     asked = []
     work = lambda seed, round, ids: asked.append((seed, round, ids.tolist())) or ids / 10
-    draw = sampling.Draw(np.array([7, 3, 5]), answers=np.array([True, False, True]))
+    draw = sampling.Draw(ids := np.array([7, 3, 5]), answers=np.array([True, False, True]))
     sampler = sampling.Sampler(lambda seed, round: draw, 30, 4, 2, 3)
     found = CohortSchedule(federation(30), schedule(17), Strategy(), 7, sampler, work).cohorts(5, 7)[0].work
     assert found.dtype == np.float32 and asked == [(7, round, [7, 5]) for round in range(5, 10)]
     np.testing.assert_allclose(found, [[0.7, 1, 0.5, 1]] * 2 + [[1] * 4] * 3, rtol=1e-5)
+    # A draw without work takes all steps, wherever dispatches are cut.
+    some = dataclasses.replace(sampler, draw=lambda _, round: draw._replace(work=ids / 10 if round % 2 else None))
+    cohorts = CohortSchedule(federation(30), schedule(17), Strategy(), 7, some)
+    found = [cohorts.cohorts(*rounds)[0].work[:, 0].tolist() for rounds in ((0, 4), (2, 3))]
+    np.testing.assert_allclose(found, [[1, 0.7, 1, 0.7, 1], [1] * 5], rtol=1e-5)
 
 
 def test_a_dropped_update_was_sent():
