@@ -220,7 +220,7 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / f".writable.{os.getpid()}"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # the process that holds the lock removes incomplete files
     with locked(directory):
         new = not (directory / "config.json").exists()
         with _writable(directory):
