@@ -229,7 +229,7 @@ class CheckedRun(NamedTuple):
     model: dict[str, str]
 
 
-def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
+def prepare_and_check(config: Config, dataset: Dataset | None = None, model: Model | None = None) -> CheckedRun:
     """Prepares, plans and checks a run, as `run` does before it writes; compiles nothing."""
     imports = plugins.load(config.imports)
     if config.out_dir and multi_process.is_first():
@@ -279,8 +279,6 @@ def measure_requirements(
     *,
     rounds: int = ROUNDS,
     seconds: float = SECONDS,
-    dataset: Dataset | None = None,
-    model: Model | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> DryRun:
     """Compiles a dispatch of a run, compares its requirements with the machine, and times a few rounds if it fits.
@@ -292,9 +290,9 @@ def measure_requirements(
     Raises:
       UserError: `fedwin.run` would reject the run, or it does not fit.
     """
-    check_objects(config, dataset, model)
+    config.check()
     with jax_config.settings(config.precision), _device_errors():
-        checked = prepare_and_check(config, dataset, model)
+        checked = prepare_and_check(config)
         checked = checked._replace(plan=chosen(checked.plan, checked.config_file, say))
         plan, memory, free = checked.plan, available(), free_disk(checked.directory)
         plan.requirements.check_disk(free)
