@@ -330,13 +330,6 @@ def with_rings(run, rings: Mapping[str, PyTree]):
     return run._replace(observers=parts["observers"], state=parts["state"])
 
 
-def offloaded_rounds(run) -> int | None:
-    """Returns R of the ring buffers in a state; None where none is offloaded."""
-    if (old := old_models_of(run)) is not None:
-        return old.rounds
-    return next((ring.rounds for ring in partial_rings(run).values()), None)
-
-
 def without_vectors(run):
     """Returns a state with SnapshotRings without vectors, as checkpoints have ring buffers, for offloaded ones."""
     if (old := old_models_of(run)) is not None:

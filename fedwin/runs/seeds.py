@@ -155,7 +155,8 @@ class SeedRunner:
             if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
                 self.say(f"seed {seed}: resuming after round {int(run.round)}")
         elif config.fork_from:
-            start = StartingState(*forked(config, seed, fresh, rows, prepared.start, self.say))
+            begin = functools.partial(prepared.start, window_rounds=self.program.plan.windows.rounds)
+            start = StartingState(*forked(config, seed, fresh, rows, begin, self.say))
         else:
             start = StartingState(self._with_all_slots(seed, rows, fresh), {})
             if prepared.initial:

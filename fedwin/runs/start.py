@@ -1,7 +1,6 @@
 """Where a run starts: its newest checkpoint, another run's (--fork_from), another's model or a file (--init_from)."""
 
 import dataclasses
-import functools
 import pathlib
 import re
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from fedwin.models import ADAPTATIONS, Model, interchange
 from fedwin.observers.wima import Part, mask_of_part
 from fedwin.registry import parse
 from fedwin.residence.blockwise import Lazy, placed
-from fedwin.residence.rings import offloaded_rounds, without_vectors
+from fedwin.residence.rings import without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs import directory as directories
@@ -306,6 +305,7 @@ def forked(
 
     The state of a wrapper (a window, an average) that the other run did not have starts from the checkpoint's model,
     and so do observers unless both runs have the same; everything else must be in the checkpoint, or UserError.
+    `start` leaves windows as much room as `run` has.
     """
     fork = _Fork(config, seed)
     source = fork.source
@@ -319,10 +319,9 @@ def forked(
         return from_leaves(own, table_template(without_vectors(run), own))
 
     first = continued(run)
-    fresh = functools.partial(start, seed, window_rounds=offloaded_rounds(run))
     # Rows of clients that had not taken part are those of round 0, an average that only this run has begins here.
-    table = run.table if has_all_clients(fork.saved) else fresh(rows.slots).table
-    run = fresh(1, placed(Variables(first.params, first.stats)))._replace(table=table)
+    table = run.table if has_all_clients(fork.saved) else start(seed, rows.slots).table
+    run = start(seed, 1, placed(Variables(first.params, first.stats)))._replace(table=table)
     return rows.restore(continued(run), run), fork.counts
 
 

@@ -117,7 +117,7 @@ def buffer(
     return Buffer(size or clients_per_round, concurrency, weight, max_staleness, mixing, shrinks)
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["models", "place"], meta_fields=["size", "rounds"])
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["models", "place"], meta_fields=["size"])
 @dataclasses.dataclass(frozen=True)
 class OldModels:
     """Those of the last L broadcasts that a dispatch of R rounds needs, if the whole ring is not on the device.
@@ -126,13 +126,11 @@ class OldModels:
       models: tree of [H, ...].
       place: where broadcast number n is in `models`, at n mod L, int32 [L].
       size: updates per server step.
-      rounds: R; 0 before room is allocated.
     """
 
     models: PyTree
     place: jax.Array | np.ndarray
     size: int
-    rounds: int = 0
 
     def room(self, rounds: int) -> int:
         """Returns H: room for the models that clients start from, the current one, and one of every server step."""
@@ -146,7 +144,7 @@ class OldModels:
         held = len(self.place) if rounds is None else self.room(rounds)
         first = lambda x: jnp.zeros((held, *x.shape[1:]), x.dtype).at[0].set(x[0])
         models = tree.map(first, self.models)
-        return models if rounds is None else dataclasses.replace(self, models=models, rounds=rounds)
+        return models if rounds is None else dataclasses.replace(self, models=models)
 
 
 def asynchronous(algorithm: core.Algorithm, server: Buffer, longest: Callable[[], int]) -> core.Algorithm:
