@@ -71,6 +71,7 @@ class Journal:
       steady: rounds and seconds of the dispatches that compiled nothing.
       diverged_at: the round whose loss was not finite, or None.
       stopped_at: the round after which a callback stopped the seed, or None.
+      loss: training loss of the last round that has one, NaN before; of a group, the mean over the seeds that train.
       latest: the newest evaluation of this process, [] before the first; of a group, those of the seeds that train.
       saved_round: round of the newest checkpoint that this process saved, or None.
     """
@@ -90,7 +91,7 @@ class Journal:
     ):
         saved = saved or {}
         self.seed, self.metrics_log, self.checkpoints, self.rows = seed, metrics_log, checkpoints, rows
-        self.attendance, self._loss = attendance, np.nan
+        self.attendance, self.loss = attendance, np.nan
         self.seconds, self.compile_seconds = saved.get("seconds", 0.0), saved.get("compile_seconds", 0.0)
         self.steady: tuple[int, float] = tuple(saved.get("steady", (0, 0.0)))
         self.diverged_at: int | None = saved.get("diverged_at")
@@ -142,7 +143,7 @@ class Journal:
             self.metrics_log.write(line)
         return self.callbacks is not None and self.callbacks.evaluated(line)
 
-    def record(self, completed: int, outcome: DispatchOutcome, clients: ClientEvaluation | None = None) -> float:
+    def record(self, completed: int, outcome: DispatchOutcome, clients: ClientEvaluation | None = None) -> None:
         """Writes the evaluations of a dispatch and adds its time; those after a divergence are left out if `stop`.
 
         A callback that may stop the seed sees the last round of a dispatch: dispatches end at evaluations then.
@@ -150,9 +151,6 @@ class Journal:
         Args:
           completed: rounds before the dispatch.
           clients: evaluation of the last round on each client's own examples, or None.
-
-        Returns:
-          The training loss of the last round that has one; NaN without any.
         """
         metrics, evaluations, flags, count, seconds, compiling = outcome
         self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
@@ -184,8 +182,7 @@ class Journal:
                 break
         self.attendance.bytes(self.end or completed + count)  # known from here on
         if not empty.all():
-            self._loss = float(loss[:count][~empty][-1])
-        return self._loss
+            self.loss = float(loss[:count][~empty][-1])
 
     def save(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint after `completed` rounds, unless it has; its evaluations are written to disk first."""
@@ -248,19 +245,19 @@ class Journal:
         if self.metrics_log is not None:
             self.metrics_log.flush()
 
-    def progress_note(self, completed: int, loss: float) -> str:
+    def progress_note(self, completed: int) -> str:
         """Returns training loss and the latest test accuracies (or R^2), means over seeds, for the progress line.
 
         Accuracies of a round other than the last of the `completed` ones are shown with that round.
         """
         if not self.latest:
-            return f"train loss {loss:.4f}"
+            return f"train loss {self.loss:.4f}"
         first, *_ = self.latest
         names = [name for name, value in first.items() if isinstance(value, dict)]
         metric = scores.main_metric(first[names[0]])
         means = ", ".join(f"{name} {np.mean([line[name][metric] for line in self.latest]):.4f}" for name in names)
         where = "" if first["round"] == completed else f" after round {first['round']}"
-        return f"train loss {loss:.4f}  {scores.title_of(metric)}{where}: {means}"
+        return f"train loss {self.loss:.4f}  {scores.title_of(metric)}{where}: {means}"
 
 
 def _means(lines: list[Line]) -> dict[str, dict[str, float]]:

@@ -291,19 +291,19 @@ class GroupJournal(Journal):
         """Whether all seeds have ended."""
         return not self.active
 
-    def record(self, completed, outcome, clients=None) -> float:
+    def record(self, completed, outcome, clients=None) -> None:
         """Writes the evaluations of a dispatch as Journal.record does; losses are means over the seeds.
 
         `clients` is position on the vmapped axis -> evaluation of its seed's clients.
         """
-        losses, active = [], self.active
+        active = self.active
         share = outcome._replace(seconds=outcome.seconds / len(active), compiling=outcome.compiling / len(active))
         for index, journal in active.items():
             of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
             own = share._replace(metrics=of_seed(outcome.metrics), evaluations=of_seed(outcome.evaluations))
-            losses.append(journal.record(completed, own, (clients or {}).get(index)))
+            journal.record(completed, own, (clients or {}).get(index))
+        self.loss = float(np.mean([journal.loss for journal in active.values()]))
         self.latest = [line for journal in (self.active or self.members).values() for line in journal.latest]
-        return float(np.mean(losses))
 
     def saved_extra(self, completed: int) -> Extra:
         """Returns the JSON data that a checkpoint after `completed` rounds holds of the seeds."""

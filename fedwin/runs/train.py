@@ -216,8 +216,8 @@ def train(
             is_first = False
             journal.mark_unsaved()
             clients = evaluate_clients(driver.run) if evaluate_clients and schedule.clients_evaluated(end) else None
-            loss = journal.record(completed, outcome, clients)
-            progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end, loss))
+            journal.record(completed, outcome, clients)
+            progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(end))
             completed, end = end, following
             journal.save_stopped(completed, driver.run)
             if schedule.checkpointed(completed) and not journal.ended:

@@ -76,9 +76,10 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
 @pytest.mark.parametrize("completed, where", [(4, ""), (9, " after round 4")])
 def test_a_progress_line_says_of_which_round_its_accuracy_is(completed, where):
     found = journal()
-    assert found.progress_note(completed, 0.25) == "train loss 0.2500"
+    found.loss = 0.25
+    assert found.progress_note(completed) == "train loss 0.2500"
     found.latest = evaluations([4])
-    assert found.progress_note(completed, 0.25) == f"train loss 0.2500  accuracy{where}: model 0.4000"
+    assert found.progress_note(completed) == f"train loss 0.2500  accuracy{where}: model 0.4000"
 
 
 def test_a_fork_does_not_count_its_first_evaluation_which_is_of_its_parents_model():
