@@ -21,7 +21,7 @@ from fedwin.registry import nearest, parse
 from fedwin.registry.ranges import NonNegativeInt, check_values
 from fedwin.residence.blockwise import placed
 from fedwin.residence.examples import make_examples
-from fedwin.residence.rings import traceable, windows_of, with_newest_model, with_rings, without_vectors
+from fedwin.residence.rings import traceable, with_newest_model, without_vectors
 from fedwin.residence.rows import DeviceTable, InitialRows, saved_or_initial_rows
 from fedwin.residence.saved import SavedTable, SnapshotRing, check_num_clients, has_all_clients, table_template
 from fedwin.residence.store import SnapshotLeaf
@@ -271,7 +271,8 @@ def prepared_run(
 def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
     """Rebuilds the state of a checkpoint with all clients' rows, initial ones for clients that it does not contain.
 
-    Rows in a file stay there: the table is a SavedTable, whose leaves are read on access.
+    Windows and rows in files stay there and are read on access; the table is then a SavedTable. Of old models in files,
+    the newest alone is read.
     """
     clients = prepared.setting.num_clients
     in_file = any(isinstance(leaf, SnapshotLeaf) for leaf in leaves.values())
@@ -281,15 +282,10 @@ def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
     saved = from_leaves(leaves, table_template(run, leaves))
     if in_file:
         check_num_clients(saved.table, clients)
-        return _placed(saved._replace(table=()))._replace(table=saved.table)
-    return _placed(DeviceTable(clients).restore(saved, run))
-
-
-def _placed(run: engine.RunState) -> engine.RunState:
-    """Places a state on the device, except for windows in files, which are read on access, and old models in files."""
-    run = with_newest_model(run)
-    in_files = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
-    return with_rings(placed(with_rings(run, dict.fromkeys(in_files, ()))), in_files)
+    else:
+        saved = DeviceTable(clients).restore(saved, run)
+    on_device = lambda leaf: leaf if isinstance(leaf, (SnapshotLeaf, SnapshotRing)) else placed(leaf)
+    return jax.tree.map(on_device, with_newest_model(saved))
 
 
 class _Row(NamedTuple):
