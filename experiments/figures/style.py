@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import pathlib
 import re
@@ -179,12 +180,17 @@ def numbers(values) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
-def plain(values) -> Any:
-    """Returns an array as nested lists of Python numbers, with None for NaN and infinity, which JSON lacks."""
-    values = np.asarray(values)
-    plain = values.astype(object)
-    plain[~np.isfinite(values)] = None
-    return plain.tolist()
+def plain(value: Any) -> Any:
+    """Returns JSON data: arrays become lists, NaN and infinity, which JSON lacks, None, and other objects text."""
+    if hasattr(value, "tolist"):  # an array, or one of its numbers
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
 
 
 def subplots(*shape: int, figsize: tuple[float, float], **options) -> tuple[Figure, Any]:

@@ -22,7 +22,7 @@ from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
 from ..records import DEFAULTS, Json
 from .groups import Group
-from .runs import NUMBERS, PATHS, ViewedRun, plain
+from .runs import NUMBERS, PATHS, ViewedRun
 
 FOLDER = pathlib.Path(__file__).parent
 # Name by which the page calls Vega-Embed.
@@ -58,7 +58,7 @@ def payload(
         "reload": reload,
         "metrics": {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics},
         "axes": curves.AXES,
-        "defaults": plain(DEFAULTS),
+        "defaults": style.plain(DEFAULTS),
         # Vega-Lite's specifications, which the page fills with rows, titles and domains.
         "charts": json.loads((FOLDER / "charts.json").read_text()),
         "runs": [dataclasses.asdict(run) for run in viewed],
@@ -92,8 +92,8 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
         "readouts": list(dict.fromkeys(entry.readout for entry in group.entries)),
         "axes": [axis for axis in curves.AXES if axis in {"round", *known}],
         "tables": {metric: _table(group, runs, metric, fields) for metric in ordered},
-        "numbers": plain(group.numbers),
-        "claims": plain(group.claims),
+        "numbers": style.plain(group.numbers),
+        "claims": style.plain(group.claims),
     }
 
 
@@ -121,7 +121,8 @@ def _table(group: Group, runs: dict[str, ViewedRun], metric: str, fields: list[s
             [entry.label, entry.readout, *numbers, *(settings.get(name) for name in ("state", *NUMBERS, *fields))]
         )
     used = [place for place in range(len(head)) if place < 3 or any(row[place] is not None for row in rows)]
-    return {"head": [head[place] for place in used], "rows": plain([[row[place] for place in used] for row in rows])}
+    kept = [[row[place] for place in used] for row in rows]
+    return {"head": [head[place] for place in used], "rows": style.plain(kept)}
 
 
 def differing(viewed: Sequence[ViewedRun]) -> list[str]:

@@ -82,17 +82,6 @@ def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
     return np.unique(np.concatenate([[0, len(rounds) - 1], order[starts], order[ends]]))
 
 
-def plain(value: Any) -> Any:
-    """Returns a value as JSON data; NaN and infinity become None."""
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
-
-
 def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
     """Returns path -> name of runs: directories, those below folders, and packed runs; UserError for a missing path.
 
@@ -140,7 +129,7 @@ def of_record(record: Record, name: str, command: str = "", most: int = MOST) ->
     folder = str(pathlib.PurePath(name).parent)
     changed = {field: value for field, value in config.items() if field in ALWAYS or value != DEFAULTS.get(field)}
     own = {"run": name, "state": _state(record)} | _numbers(record)
-    settings = plain(changed | parameters(config) | own)
+    settings = style.plain(changed | parameters(config) | own)
     facts, bins = _facts(record, name), _histograms(record, name)
     return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, shown, bins)
 
@@ -188,7 +177,7 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Json | None:
     lost = record.diverged.keys() >= {*record.seeds}  # the newest evaluation is from before
     found["score"] = None if lost else found["last"] if final[0] is None else final[0]
     found["mean"] = rounded(mean[kept].tolist())
-    return plain(found | ({"std": rounded(values.std(0, ddof=1)[kept].tolist())} if len(values) > 1 else {}))
+    return style.plain(found | ({"std": rounded(values.std(0, ddof=1)[kept].tolist())} if len(values) > 1 else {}))
 
 
 def _final(record: Record, readout: str, metric: str) -> tuple[float | None, float | None]:
