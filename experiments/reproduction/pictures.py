@@ -271,7 +271,7 @@ def _of_seed(item: Analysis, scale: str, directories: dict[str, RunDirectory], d
     paths = {titles[name]: directory.path for name, directory in directories.items()}
     rounds = item.checkpoints(scale)
     if item.kind == factors.KIND:
-        return _factors(tuple(paths.items()), rounds, seed, data_dir, tuple(options.items()))
+        return _factors(tuple(paths.items()), rounds=rounds, seed=seed, data_dir=data_dir or None, **options)
     if item.kind == forgetting.KIND:
         return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
     shown = [(title, path, round) for title, path in paths.items() for round in rounds]
@@ -290,14 +290,8 @@ def _of_seed(item: Analysis, scale: str, directories: dict[str, RunDirectory], d
 
 
 @functools.cache  # several figures show panels of the same data
-def _factors(
-    paths: tuple[tuple[str, pathlib.Path], ...],
-    rounds: tuple[int, ...],
-    seed: int,
-    data_dir: str,
-    options: tuple[tuple[str, Any], ...],
-) -> Json:
-    return factors.compute(dict(paths), rounds=rounds, seed=seed, data_dir=data_dir or None, **dict(options))
+def _factors(runs: tuple[tuple[str, pathlib.Path], ...], **options: Any) -> Json:
+    return factors.compute(dict(runs), **options)
 
 
 def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
