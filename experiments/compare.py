@@ -106,27 +106,24 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
     return configs
 
 
-def compare(
-    methods: Iterable[str], base: Config, form: str = "png", launcher: launching.Launcher | None = None
-) -> dict[str, dict]:
-    """Checks all methods, runs them below base.out_dir, writes comparison.csv, .md and .png, prints; returns summaries.
+def compare(methods: Iterable[str], base: Config, form: str, launcher: launching.Launcher | None) -> None:
+    """Checks all methods, runs them below base.out_dir, writes comparison.csv, .md and .png, and prints the tables.
 
     Raises:
       UserError: a method that would be rejected, or that has no metric of another; none is run then. Or jobs of the
         launcher failed.
     """
-    summaries, configs, folder = dict[str, dict](), plan(methods, base), pathlib.Path(base.out_dir)
+    configs, folder = plan(methods, base), pathlib.Path(base.out_dir)
     multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
     multi_process.run_on_all(lambda: sweeps.check_runs(configs, here=launcher is None))
     if len({LOSSES.entries[LOSSES.check(config.loss).name].facts["continuous"] for config in configs.values()}) > 1:
         raise UserError("methods: some predict classes, some numbers; no metric has both: compare them separately.")
 
-    def report(ended):
-        summaries.update(ended)
+    def report(summaries):
         if multi_process.is_first():
-            if (first := next(iter(configs))) not in ended:
-                print(f"note: {first} has not ended; differences are to {next(iter(ended))}", file=sys.stderr)
-            rows = comparison.write(folder, summaries, {method: configs[method] for method in ended}, form)
+            if (first := next(iter(configs))) not in summaries:
+                print(f"note: {first} has not ended; differences are to {next(iter(summaries))}", file=sys.stderr)
+            rows = comparison.write(folder, summaries, {method: configs[method] for method in summaries}, form)
             print("\n" + scores.summary_table(summaries))
             if len(summaries) > 1:
                 print("\n" + comparison.text(rows, summaries))
@@ -136,7 +133,6 @@ def compare(
         report(sweeps.run_all(configs))
     else:
         launching.run_all(launcher, configs, folder, report)
-    return summaries
 
 
 def define_flags() -> dict[str, list[str]]:
