@@ -83,12 +83,6 @@ def test_the_flags_of_a_cell():
     assert forked.num_rounds == 300 and not forked.fork_from
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "column", "message"),
-    [
-        ("wima/table2", "scafold", "femnist", "Did you mean 'scaffold'"),
-        ("ghb/table2", "fedavg", "nowhere", "must be one of silo, device, overhead"),
-    ],
-)
-def test_a_cell_that_is_not_there(name, row, column, message):
-    refused(message, flag_text, item(name), row, column)
+def test_a_cell_that_is_not_there():
+    refused("Did you mean 'scaffold'", flag_text, item("wima/table2"), "scafold", "femnist")
+    refused("must be one of silo, device, overhead", flag_text, item("ghb/table2"), "fedavg", "nowhere")
