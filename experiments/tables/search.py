@@ -102,6 +102,8 @@ def parse(texts: Sequence[str]) -> Space:
     for field, pieces in space.values():
         for piece in pieces:
             _value(field, [piece], _LOWEST)  # the lower ends of all its ranges
+    if not any(len(pieces) > 1 or _RANGE.search(pieces[0]) for _, pieces in space.values()):
+        raise UserError("grid: there is nothing to draw; give an axis a range or several values, or omit --search.")
     return space
 
 

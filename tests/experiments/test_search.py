@@ -68,6 +68,7 @@ def test_ranges_inside_of_values():
         (["client_lr=log:0..1"], "a logarithmic range starts above 0"),
         (["client_lr=lg:0.1..1"], "'lg:0.1..1' is not LOW..HIGH or log:LOW..HIGH"),
         (["algorithm=fedprox:mu={0.1-1}"], "'0.1-1' is not LOW..HIGH"),
+        (["client_lr=0.1", "model=mlp"], "there is nothing to draw; give an axis a range"),
     ],
 )
 def test_an_invalid_axis_is_one_line(texts, message):
