@@ -41,11 +41,11 @@ changes from true to false. Differences are paired: both sides have the seed, an
 initial model, in common. The seed is the unit: of a claim about several comparisons (data sets, methods, parameters)
 the interval is Student's t of the mean over the comparisons of each seed, because comparisons under one seed are not
 independent; how many of them hold by themselves stands beside it. A claim about *every* comparison holds if each does,
-and one about *some* is contradicted if each is; where one comparison decides the other way, its level is divided by
-their number. One that two numbers are *within* a bound of each other holds if the interval lies between both bounds.
-*{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim about several comparisons leaves out those with
-fewer, and has no verdict if fewer than half of them are left. *{NOT_COMPARABLE}*: a seed of a side
-diverged, or a side is below {CHANCE_FACTOR:g} times chance (of read-outs of one run: all of them are)."""
+and is contradicted by a single one, whose level is divided by their number. One that two numbers are *within* a bound
+of each other holds if the interval lies between both bounds. *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict;
+a claim about several comparisons leaves out those with fewer, and has no verdict if fewer than half of them are left.
+*{NOT_COMPARABLE}*: a seed of a side diverged, or a side is below {CHANCE_FACTOR:g} times chance (of read-outs of one
+run: all of them are)."""
 
 
 @dataclasses.dataclass(frozen=True)
