@@ -22,7 +22,6 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from absl import flags
 
 from fedwin import data, jax_config
@@ -130,15 +129,14 @@ def _plane(arguments: Runs, options: Any) -> Answer:
     else:
         items = list(named.items())
         corners, further, subject = dict(items[:3]), dict(items[3:]), "three models"
-    points = {"points": options.points} if options.points else {}
-    result = plane.compute(trained, corners, further, count=options.examples, **points)
+    points = options.points or plane.POINTS
+    result = plane.compute(trained, corners, further, points=points, count=options.examples)
     return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
 
 
 def _line(arguments: Runs, options: Any) -> Answer:
     trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
-    s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
-    result = line.compute(trained, named, s, count=options.examples)
+    result = line.compute(trained, named, points=options.points or line.POINTS, count=options.examples)
     return result, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
 
 

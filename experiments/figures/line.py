@@ -1,7 +1,7 @@
 """Figure of loss and accuracy on the straight line through two models."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,19 @@ LOOKS: dict[str, dict[str, str]] = {
 
 
 @probing.in_precision
-def compute(
-    trained: TrainedModel, ends: Mapping[str, Any], s: Sequence[float] | None = None, *, count: int = 0
-) -> dict[str, Any]:
+def compute(trained: TrainedModel, ends: Mapping[str, Any], *, points: int = POINTS, count: int = 0) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
     Args:
       ends: label -> Variables of the two models.
-      s: points of evaluation; None: 41 from -0.5 to 1.5.
+      points: number of points of evaluation, s from -0.5 to 1.5.
 
     Raises:
       UserError: not two models, or two of different networks.
     """
     if len(ends) != 2:
         raise UserError(f"line: {len(ends)} model(s); name two.")
-    places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
+    places = np.linspace(BEGIN, END, points)
     evaluate, batches = probing.probe(trained, tuple(LOOKS), count)
     rows = np.stack([1 - places, places], 1)
     metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches)

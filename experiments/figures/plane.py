@@ -15,6 +15,8 @@ from . import probing, style
 KIND = "plane"
 # The split of the examples.
 SPLIT = "test"
+# Points along an axis.
+POINTS = 21
 # Contours end at this quantile: otherwise distant corners of the plane would take up most colors.
 HIGHEST_SHOWN = 0.9
 LEVELS = 16
@@ -28,7 +30,7 @@ def compute(
     corners: Mapping[str, Any],
     further: Mapping[str, Any] | None = None,
     *,
-    points: int = 21,
+    points: int = POINTS,
     count: int = 0,
 ) -> dict[str, Any]:
     """Returns loss and error on a grid, at the models, at their mean and at others that are projected onto the plane.

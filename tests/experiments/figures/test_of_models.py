@@ -57,7 +57,7 @@ def test_clients_receive_the_model_and_not_the_read_out_of_the_address(finished)
 
 def test_the_ends_of_a_line_are_the_evaluations_of_the_run(finished, tmp_path):
     trained, ends = models.named([f"{finished}@{round}" for round in (2, 4)])
-    found = line.compute(trained, ends, [-0.5, 0, 0.5, 1])
+    found = line.compute(trained, ends, points=5)  # s = -0.5, 0, 0.5, 1, 1.5
     lines = {one["round"]: one["model"] for one in read_lines(finished / "metrics.jsonl") if one["seed"] == 0}
     for round, at in ((2, 1), (4, 3)):
         for metric in ("loss", "accuracy"):
