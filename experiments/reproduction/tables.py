@@ -7,6 +7,7 @@ from typing import Any
 
 from fedwin.analysis import Interval, mean_interval, paired_interval
 from fedwin.callbacks.scores import number
+from fedwin.data import DATASETS
 from fedwin.registry.choices import parse
 from fedwin.runs.config import Config
 
@@ -29,8 +30,6 @@ DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
 MARKS = {AGREES: "**", NEAR: "*"}
 # Stands for a fact that a stored result lacks.
 UNRECORDED = "not recorded"
-# Data sets that need no files; synthetic ones neither.
-WITHOUT_FILES, SYNTHETIC = ("digits",), "_synthetic"
 # Stands for the folder of the data in a command.
 DATA_DIR = "DIR"
 # CSV
@@ -144,8 +143,8 @@ def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] =
         start = f"{_directory(checkpoint.run, seeds)}@{checkpoint.round}"
         part = f":part={checkpoint.part}" if checkpoint.part else ""
         fields["init_from" if part else "fork_from"] = start + part
-    dataset = parse(fields["dataset"]).name
-    if dataset not in WITHOUT_FILES and not dataset.endswith(SYNTHETIC):
+    facts = DATASETS.entries[parse(fields["dataset"]).name].facts
+    if facts["downloads"] or facts["by_hand"]:  # it has files
         fields["data_dir"] = DATA_DIR
     yield fields
 
