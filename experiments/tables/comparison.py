@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fedwin.analysis import Interval, mean_interval, paired_interval
 from fedwin.callbacks import scores
 from fedwin.callbacks.scores import Summaries, Summary
-from fedwin.runs.config import Config
+from fedwin.runs.config import Config, DataOptions
 from fedwin.runs.metrics_log import read_lines
 
 from ..cli import command_line
@@ -17,10 +17,7 @@ from ..records import MODEL, megabytes
 from . import formats
 
 # Methods that agree in these fields see the same clients, examples and test set: their seeds form pairs.
-SAME_DATA = (
-    "dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples", "imbalance",
-    "client_shift", "drift",
-)  # fmt: skip
+SAME_DATA = (*DataOptions.__dataclass_fields__, "eval_examples")
 # Columns that are shown on the terminal.
 SHOWN = 7
 FEW_SEEDS = f"Fewer than {formats.MIN_SEEDS} seeds have no interval; --seeds=0,1,2 gives three."
