@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config, ExecutionOptions, default_of
 from fedwin.runs.directory import hash_of, set_fields
 
 from ..cli import config_flags
@@ -14,17 +14,8 @@ from ..cli import config_flags
 # Fields that determine how a run is evaluated or executed, but not the models that it trains.
 # --eval_examples is not among them: other test examples give other numbers.
 EVALUATION = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
-EXECUTION = (
-    "seeds",
-    "seeds_at_once",
-    "strategy",
-    "rounds_per_dispatch",
-    "stop_on_divergence",
-    "fork_from",
-    "init_from",
-    # The name of a module depends on the installation; the algorithm that it registers is part of the key.
-    "imports",
-)
+# The name of a module among `imports` depends on the installation; the algorithm that it registers is part of the key.
+EXECUTION = (*ExecutionOptions.__dataclass_fields__, "init_from")
 
 
 class Fields(dict):
