@@ -77,16 +77,12 @@ def parse_method(text: str, base: Config) -> Config:
         name = fields[flag_name].name
         if name in ("algorithm", "out_dir"):
             raise UserError(f"method '{text}': --{flag_name} is set by the comparison; omit it.")
-        before = getattr(base, name)
-        if name in INTEGER_LISTS:
-            changes[name] = value.split(",")
-        elif isinstance(before, list):
-            changes[name] = [*changes.get(name, before), value]
-        else:
-            try:
-                changes[name] = config_flags.read(fields[flag_name], value)
-            except UserError as error:
-                raise UserError(f"method '{text}': {error}") from error
+        try:
+            given = config_flags.read(fields[flag_name], value)
+        except UserError as error:
+            raise UserError(f"method '{text}': {error}") from error
+        added = isinstance(given, list) and name not in INTEGER_LISTS
+        changes[name] = [*changes.get(name, getattr(base, name)), *given] if added else given
     return dataclasses.replace(base, **changes)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import shlex
 
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import INTEGER_LISTS, Config, default_of
 from fedwin.runs.directory import hash_of
 
 from . import config_flags
@@ -23,7 +23,7 @@ def flags_of(config: Config) -> list[str]:
             continue
         if isinstance(value, bool):
             arguments.append(f"--{flag}" if value else f"--no{flag}")
-        elif field.name in (*config_flags.REPEATED, "imports"):
+        elif isinstance(value, list) and field.name not in INTEGER_LISTS:
             arguments += [f"--{flag}={item}" for item in value]
         else:
             arguments.append(f"--{flag}={','.join(map(str, value)) if isinstance(value, list) else value}")

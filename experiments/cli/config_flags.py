@@ -8,14 +8,12 @@ from typing import Any
 from absl import flags
 
 from fedwin.errors import UserError
-from fedwin.runs.config import GROUPS, Config, default_of, stored
+from fedwin.runs.config import GROUPS, INTEGER_LISTS, Config, default_of, stored
 
 from . import flag_errors
 
 # `import` is a keyword of Python, so the field has another name. Every subcommand defines this flag.
 _FLAGS = {"imports": "import"}
-# Flags that are given once per value.
-REPEATED = ("wrap", "observe", "personalize", "track")
 _DEFINE: dict[type, Callable] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -38,10 +36,10 @@ def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
             if field.name in _FLAGS:
                 continue
             name, default, text = field.name, default_of(field), field.metadata["help"]
-            if name in REPEATED:
-                flags.DEFINE_multi_string(name, default, text, flag_values=flag_values)
-            elif isinstance(default, list):
+            if name in INTEGER_LISTS:
                 flags.DEFINE_list(name, [str(item) for item in default], text, flag_values=flag_values)
+            elif isinstance(default, list):
+                flags.DEFINE_multi_string(name, default, text, flag_values=flag_values)
             else:
                 _DEFINE[type(default)](name, default, text, flag_values=flag_values)
             names.append(name)
@@ -68,8 +66,10 @@ def fields() -> dict[str, dataclasses.Field]:
 
 
 def read(field: dataclasses.Field, text: str) -> Any:
-    """Returns the value of a field, not of a list, as its flag parses it; raises UserError for text of another type."""
+    """Returns a field's value as its flag parses it, a list of one of a repeated flag; UserError for another type."""
     kind = type(default_of(field))
+    if kind is list:
+        return text.split(",") if field.name in INTEGER_LISTS else [text]
     try:
         return stored(field, flags.BooleanParser().parse(text) if kind is bool else kind(text))
     except ValueError as error:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.runs.config import Config, ExecutionOptions, default_of
+from fedwin.runs.config import Config, ExecutionOptions
 from fedwin.runs.directory import hash_of, set_fields
 
 from ..cli import config_flags
@@ -33,8 +33,7 @@ class Fields(dict):
         """
         known = config_flags.fields()
         pairs = (flag.partition("=") for flag in flags.split())
-        value = lambda field, text: [text] if isinstance(default_of(field), list) else config_flags.read(field, text)
-        return cls({name: value(known[name], text) for name, _, text in pairs})
+        return cls({name: config_flags.read(known[name], text) for name, _, text in pairs})
 
     def __or__(self, other: Mapping[str, Any]) -> "Fields":  # type: ignore[override]
         return Fields({**self, **other})

@@ -90,8 +90,8 @@ def _meaning(piece: str) -> object:
 
 def value_of(field: dataclasses.Field, piece: str, text: str) -> Any:
     """Returns a field's value of a piece of the axis `text`, a list of a repeated flag; UserError for another type."""
-    if isinstance(default_of(field), list):
-        return [] if piece == NONE else [piece]
+    if piece == NONE and isinstance(default_of(field), list):
+        return []
     try:
         return config_flags.read(field, piece)
     except UserError as error:
