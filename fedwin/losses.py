@@ -40,7 +40,7 @@ def nll(logits, labels, shares=None):
     Args:
       logits: f [..., C].
       labels: y, int [...].
-      shares: a [C], of a re-weighted softmax (thesis Eq. 15); 1 by default.
+      shares: a [C], of a re-weighted softmax (thesis Eq. 15); 1 by default. Outputs beyond these classes are absent.
 
     Raises:
       UserError: the labels are not classes.
@@ -48,8 +48,9 @@ def nll(logits, labels, shares=None):
     check_classes(labels, "cross-entropy", "set --loss=mse or huber")
     logits = tree.at_least_float32(logits)
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    weights = None if shares is None else shares.astype(logits.dtype)
-    return logsumexp(logits, axis=-1, b=weights) - picked
+    if shares is not None:
+        shares = jnp.pad(shares.astype(logits.dtype), (0, logits.shape[-1] - len(shares)))
+    return logsumexp(logits, axis=-1, b=shares) - picked
 
 
 def check_classes(labels, who: str, remedy: str) -> None:
