@@ -133,7 +133,7 @@ def _constructor(module: nn.Module, arrays: Mapping[str, Any], path: str, layer:
     if isinstance(module, nn.Dense):
         return f"Linear({inputs}, {outputs}{bias})"
     padding = repr(module.padding.lower()) if isinstance(module.padding, str) else np.max(module.padding)
-    return f"Conv2d({inputs}, {outputs}, {window[0]}, {module.strides}, {padding}{bias})"
+    return f"Conv2d({inputs}, {outputs}, {window[0]}, {module.strides or 1}, {padding}{bias})"
 
 
 def _is_plain(module: nn.Module) -> bool:
@@ -144,4 +144,4 @@ def _is_plain(module: nn.Module) -> bool:
     ones: list[Any] = [module.kernel_dilation, module.input_dilation, module.feature_group_count]
     ones += [module.strides] * (module.padding == "SAME")
     even = module.padding in ("SAME", "VALID") if isinstance(module.padding, str) else not np.ptp(module.padding)
-    return even and all(np.all(np.equal(number, 1)) for number in ones)
+    return even and all(np.all(np.equal(number or 1, 1)) for number in ones)  # None stands for 1
