@@ -411,8 +411,8 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
     check_parts_by_time(config, setting.sampling, prepared.solver, prepared.shapes.stats)
     assert clock is not None
 
-    def jobs(seed: int, round: int, ids: np.ndarray) -> sampling.Jobs:
-        work = local.work_of_cohort(prepared.local_work, seed, round, ids)
+    def jobs(seed: int, round: int, ids: np.ndarray, own: np.ndarray | None) -> sampling.Jobs:
+        work = local.work_of_cohort(prepared.local_work, seed, round, ids) if own is None else own
         return sampling.Jobs(clock.of_clients(seed, ids, prepared.load(seed, round, ids, work)), work)
 
     algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)

@@ -29,8 +29,8 @@ class Jobs(NamedTuple):
     work: np.ndarray | None = None
 
 
-# (seed, round of the draw, ids int [n]) -> Jobs.
-JobsOf = Callable[[int, int, np.ndarray], Jobs]
+# (seed, round of the draw, ids int [n], their work if the draw decides it) -> Jobs.
+JobsOf = Callable[[int, int, np.ndarray, np.ndarray | None], Jobs]
 
 
 class _Started(NamedTuple):
@@ -76,7 +76,7 @@ def asynchronous(
     def line(seed: int) -> Iterator[tuple[int, float, float | None, bool]]:
         for number in itertools.count():
             ids = cohort(seed, number, num_clients, concurrency)
-            seconds, work = jobs(seed, number, ids)
+            seconds, work = jobs(seed, number, ids, None)
             comes = answers(seed, number, ids, dropout)
             seconds = np.where(comes, seconds, np.maximum(seconds, timeout))
             shares = [None] * len(ids) if work is None else work.tolist()
@@ -152,7 +152,7 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
 
     def draw(seed: int, round: int) -> Draw:
         drawn = sampler.cohort(seed, round)
-        seconds = jobs(seed, round, drawn.ids).seconds
+        seconds = jobs(seed, round, drawn.ids, drawn.work).seconds
         arrive = seconds <= (deadline or np.inf)
         if drawn.answers is not None:
             arrive &= drawn.answers
@@ -160,8 +160,8 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
         slowest = float(seconds[first].max(initial=0.0))
         if len(first) < min(most, len(drawn.ids)):
             slowest = deadline or max(slowest, timeout)
-        importance = None if drawn.importance is None else drawn.importance[first]
-        return Draw(drawn.ids[first], importance, seconds=slowest, started=len(drawn.ids))
+        importance, work = (None if of_all is None else of_all[first] for of_all in (drawn.importance, drawn.work))
+        return Draw(drawn.ids[first], importance, work=work, seconds=slowest, started=len(drawn.ids))
 
     least = 0 if deadline or sampler.dropout else min(most, sampler.smallest)
     # A deadline is not counted: which clients it leaves out depends on the seed, and on the messages of the algorithm.

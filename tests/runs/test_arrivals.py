@@ -29,7 +29,7 @@ CURVATURES, CENTERS, SIZES = RANDOM.uniform(0.5, 2, K), RANDOM.normal(size=(K, 3
 START = np.array([3.0, -2.0, 1.0])
 
 
-def jobs(seed, round, ids):
+def jobs(seed, round, ids, work=None):
     load = Load(np.ones(len(ids)), 1, 1, round=round)
     return Jobs(CLOCKS.build("exponential:mean=2.0").seconds(seed, ids, load))
 
@@ -266,7 +266,8 @@ def test_clients_that_drop_out_hold_their_place_until_they_would_have_arrived():
 )
 def test_the_first_to_arrive_take_part(choice, deadline, dropout, mean):
     drawing = sampling.make_sampler(choice, sampling.Population(K, 6, 40, (3,), lambda seed: SIZES), dropout)
-    sampler = sampling.first_to_arrive(drawing, 4, deadline, 50.0, jobs)
+    own = lambda *at: sampling.Draw(ids := drawing.draw(*at), work=ids / K)
+    sampler = sampling.first_to_arrive(dataclasses.replace(drawing, draw=own), 4, deadline, 50.0, jobs)
     assert sampler.expected == pytest.approx(mean)
     for round in range(40):
         drawn, draw = drawing.cohort(3, round), sampler.cohort(3, round)
@@ -274,6 +275,7 @@ def test_the_first_to_arrive_take_part(choice, deadline, dropout, mean):
         come = [i for i in drawn.participants.tolist() if seconds[i] <= (deadline or np.inf)]
         first = sorted(come, key=seconds.get)[:4]
         assert sorted(draw.ids.tolist()) == sorted(first) and draw.received == len(seconds)
+        np.testing.assert_array_equal(draw.work, draw.ids / K)
         last = max((seconds[i] for i in first), default=0)
         # Of fewer the server can't know that nobody else comes.
         assert draw.seconds == (last if len(first) == min(4, len(seconds)) else deadline or max(50.0, last))

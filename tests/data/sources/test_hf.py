@@ -13,8 +13,6 @@ from fedwin.data import cache
 from fedwin.data.sources import shakespeare
 from tests.data.files import refused
 
-REASON = "needs the extra `hf`: the package datasets"
-
 
 def png(value, channels=1, shape=(4, 5)):
     image = np.full((*shape, channels), value, np.uint8)
@@ -40,7 +38,7 @@ def rows(count, channels=1):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A folder with the same data set, saved in four ways, and a few others."""
-    datasets = pytest.importorskip("datasets", reason=REASON)
+    datasets = pytest.importorskip("datasets", reason="needs the extra `hf`: the package datasets")
     folder = tmp_path_factory.mktemp("hf")
     kinds = datasets.Features(
         {
