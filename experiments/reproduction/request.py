@@ -81,9 +81,9 @@ class Request:
         return self.out_dir / self.scale / "tables"
 
     def results(self) -> Results:
-        """Returns the places where records are read, as they are now: other processes may add some."""
-        own, kept = [self.out_dir / self.scale] * (not self.from_results), [RESULTS / self.scale] * (not self.afresh)
-        return Results(self.scale, *own, *kept)
+        """Returns the places of records and of figures' data, as they are now: other processes may add some."""
+        own = [] if self.from_results else [self.out_dir / self.scale, self.tables]
+        return Results(self.scale, *own, *([] if self.afresh else [RESULTS / self.scale]))
 
     def check(self) -> None:
         """Raises UserError if out_dir can't hold runs, or no results can be drawn or added to; creates nothing."""
@@ -129,7 +129,7 @@ class Request:
             if isinstance(each, Item):
                 self._write_item(each, cells[each.name], results)
             elif isinstance(each, Analysis):
-                self._draw_analysis(each, directories)
+                self._draw_analysis(each, results, directories)
         for path, reason in refused.items():
             print(f"refused: {path}: {reason}")
         if stopped:
@@ -139,9 +139,10 @@ class Request:
 
     def directories(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> list[RunDirectory]:
         """Returns the directories of all runs that have to be trained, or have been."""
-        tasks = plan(items, self.scale, self.seeds, cells, self.results())
+        results = self.results()
+        tasks = plan(items, self.scale, self.seeds, cells, results)
         if not self.afresh:
-            pending = [each for each in items if isinstance(each, Analysis) and not self._figure(each)]
+            pending = [each for each in items if isinstance(each, Analysis) and not results.figure(file_stem(each))]
             analyzed = [run.key for each in pending for run in each.trajectories(self.scale).values()]
             tasks = without_stored(tasks, stored(self.scale), analyzed)
         return run_directories(tasks, self.out_dir / self.scale, self.scale, self.seeds_at_once)
@@ -186,17 +187,10 @@ class Request:
         replace_text(path.with_suffix(".md"), text + "\n")
         print(f"\n{tables.section(item, results, numbers)}\n\nwritten: {', '.join(map(str, (path, *drawn)))}")
 
-    def _figure(self, item: Analysis) -> pathlib.Path | None:
-        """Returns the file of a figure's data, in out_dir or in the stored results; None without one."""
-        local = self.tables / f"{file_stem(item)}.json"
-        if local.is_file() and not self.from_results:
-            return local
-        return None if self.afresh else stored(self.scale).figure(local.stem)
-
-    def _draw_analysis(self, item: Analysis, directories: list[RunDirectory]) -> None:
+    def _draw_analysis(self, item: Analysis, results: Results, directories: list[RunDirectory]) -> None:
         """Draws a figure; computes its data if they don't exist and its runs are finished."""
         path = self.tables / f"{file_stem(item)}.{self.form}"
-        source = self._figure(item)
+        source = results.figure(path.stem)
         if source is None:
             if self.from_results:
                 return

@@ -39,7 +39,7 @@ class Results:
     """Records of runs; a packed run is read once, a directory every time.
 
     Args:
-      *folders: with directories KEY/* of runs, and packed runs KEY-seed*; in the order of their records.
+      *folders: with directories KEY/* of runs, packed runs KEY-seed*, and data of figures; the first ones count.
     """
 
     def __init__(self, scale: str, *folders: pathlib.Path):
