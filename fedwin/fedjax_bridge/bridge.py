@@ -65,7 +65,7 @@ def as_fedjax(
       clients_per_round: clients that the sampler draws; heavy-ball momentum needs it.
       num_rounds: rounds that will be run; FedFA, IMA and SWA need it.
       sample_batch: a batch with the model's features; FedFA needs it to find the last layer.
-      observers: name -> Observer; engine.read_out(algorithm, observers, state.run) returns their models.
+      observers: name -> Observer; engine.read_out(fed.apply.algorithm, observers, state.run) returns their models.
       strategy: how a cohort is mapped, e.g. 'chunked:k=1'; 'default' selects by backend and number of devices.
       num_classes: width of the clients' label counts, for losses and algorithms that read them.
       total_examples: examples of all clients together, for algorithms that read a client's share of them.
