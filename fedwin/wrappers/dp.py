@@ -252,7 +252,7 @@ def dp(
     def wrap(algorithm):
         single_round_trip(algorithm, "dp")
         if algorithm.weighting != "uniform":
-            raise UserError("dp: weights by examples have no bound; set --weighting=uniform.")
+            raise UserError("dp: weights by examples have no bound; set --weighting=uniform, or in core.algorithm.")
         private = lambda phase: _private_phase(phase, clipping, setting.num_clients)
         # Without noise, an empty cohort would be visible.
         return core.with_client_phases(private, with_own_state(algorithm, init))._replace(steps_without_clients=True)
