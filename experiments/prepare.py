@@ -75,7 +75,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
         dataset = original(text, data_dir, may_download)
         rows = sum(len(value) for features in (dataset.train, dataset.test) for value in features.values())
         with tqdm(total=rows, desc=f"packing {dataset.name}", unit="rows", disable=not sys.stderr.isatty()) as bar:
-            cache.write_to(folder, dataset, text, bar.update, data_dir)
+            cache.write_to(folder, dataset, text, bar.update, data_dir, force)
         prepared = f"prepared in {time.perf_counter() - start:.1f} s"
     else:
         cache.check_origin(folder, data_dir)

@@ -128,13 +128,14 @@ def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
 
 
 def write_to(
-    final: pathlib.Path, dataset: Dataset, text: str, progress: Progress = lambda rows: None, data_dir=None
+    final: pathlib.Path, dataset: Dataset, text: str, progress: Progress = lambda rows: None, data_dir=None, force=True
 ) -> pathlib.Path:
-    """Writes the cache of a data set to a folder, replacing an existing one.
+    """Writes the cache of a data set to a folder.
 
     Args:
       progress: called with the number of rows after each chunk.
       data_dir: folder of the original files, recorded in the cache.
+      force: whether a cache that is there, perhaps since the start, is replaced and not kept.
 
     Raises:
       UserError: the path can't be written, or is the cache of another choice.
@@ -164,8 +165,9 @@ def write_to(
         (partial / "meta.json").write_text(json.dumps(meta, indent=1, default=lambda value: value.tolist()))
         for path in partial.iterdir():
             path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask
-        with contextlib.suppress(FileNotFoundError):
-            final.rename(old)  # in one step, as others may read or write it at the same time
+        if force:
+            with contextlib.suppress(FileNotFoundError):
+                final.rename(old)  # in one step, as others may read or write it at the same time
         try:
             partial.rename(final)
         except OSError:
