@@ -21,8 +21,8 @@ VARIANTS = {
 }
 
 
-def problem(variant):
-    return golden.problem_b(META, **VARIANTS[variant])
+def problem(variant, **changes):
+    return golden.problem_b(META, **VARIANTS[variant], **changes)
 
 
 @functools.cache
@@ -44,8 +44,7 @@ def differ(a, b, least=1e-3):
 
 
 def classifier_runs(choice, rounds=2, **kwargs):
-    p = testing.classification(**kwargs)
-    p = p._replace(setting=p.setting._replace(num_rounds=rounds))
+    p = testing.classification(num_rounds=rounds, **kwargs)
     return p, testing.trajectory(p, p.build(choice), rounds)
 
 

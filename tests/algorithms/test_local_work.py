@@ -25,8 +25,7 @@ def rounds(p, algorithm, strategy, works):
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", ALGORITHMS.instances())
 def test_vmapped_clients_with_shares_of_their_steps_equal_a_loop(choice):
-    p = testing.classification(shuffle=False)
-    p = p._replace(setting=p.setting._replace(num_rounds=ROUNDS))
+    p = testing.classification(shuffle=False, num_rounds=ROUNDS)
     algorithm = p.build(choice)
     works = local.exact_share(np.random.default_rng(0).random((ROUNDS, p.setting.num_clients)))
     some, vmapped = (rounds(p, algorithm, strategy, works) for strategy in (Strategy(1), Strategy(None)))

@@ -20,8 +20,7 @@ ROUNDS = 8
 
 def trained(base, *texts, watch=(), variant="partial"):
     """Returns (algorithm, run after every round)."""
-    p = problem(variant)
-    p = p._replace(setting=p.setting._replace(num_rounds=ROUNDS))
+    p = problem(variant, num_rounds=ROUNDS)
     algorithm = built(p, base, *texts)
     watched = observers.build_all(watch, p.setting)
     runs = testing.trajectory(p, algorithm, ROUNDS, watched)

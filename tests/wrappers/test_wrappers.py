@@ -21,8 +21,7 @@ SETTING = Setting(10, 2, 100)
 
 @pytest.mark.parametrize("placement", ["post", "pre"])
 def test_ima_averages_statistics_like_parameters(placement):
-    p = testing.classification(shuffle=False)
-    p = p._replace(setting=p.setting._replace(num_rounds=4))
+    p = testing.classification(shuffle=False, num_rounds=4)
     # From round 1 on the window holds two aggregates; round 0 is the base method's.
     ima = f"ima:window=2,start=1,schedule=none,reset=none,placement={placement}"
     base, averaged = (testing.trajectory(p, built(p, "fedavg", *texts), 2) for texts in ((), (ima,)))
@@ -36,8 +35,7 @@ def test_ima_averages_statistics_like_parameters(placement):
 
 def small(rounds):
     """A problem of one number that compiles fast."""
-    p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]])
-    return p._replace(setting=p.setting._replace(num_rounds=rounds))
+    return testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]], num_rounds=rounds)
 
 
 @pytest.mark.parametrize("choice", ["adabest:eval_model=average", "feddyn:alpha=0.1,eval_model=average"])
