@@ -2,17 +2,15 @@
 
 import contextlib
 import importlib.util
-import os
 import shutil
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests.experiments.test_launching import table
 from tests.programs import ROOT
-from tests.runs.disturbance import assert_same_outcome, free_port
+from tests.runs.disturbance import assert_same_outcome, free_port, started
 
 pytestmark = pytest.mark.slow
 SLURM = ROOT / "experiments" / "tools" / "slurm.sh"
@@ -20,10 +18,8 @@ GRID = "--model=digits_mlp --num_rounds=2000 --eval_every=50 --checkpoint_every=
 
 
 def sweep(folder, *more: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "experiments.sweep", "--dataset=digits", *GRID.split(), f"--out_dir={folder}"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen([*command, "--rounds_per_dispatch=10", *more], cwd=ROOT, env=environment, **streams)
+    flags = ["--dataset=digits", *GRID.split(), "--rounds_per_dispatch=10", *more]
+    return started(flags, folder, "sweep", devices=1, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def said_by(process: subprocess.Popen, status: int = 0) -> str:

@@ -88,10 +88,12 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def started(flags, directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, devices=2) -> subprocess.Popen:
-    """Starts `fedwin train` on some devices of the CPU."""
-    command = [sys.executable, "-m", "experiments.train", *flags, f"--out_dir={directory}"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+def started(
+    flags, directory, program="train", devices=2, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **variables: str
+) -> subprocess.Popen:
+    """Starts a subcommand on some devices of the CPU, with further environment variables."""
+    command = [sys.executable, "-m", f"experiments.{program}", *flags, f"--out_dir={directory}"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)} | variables
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=stderr, text=True)
 
 

@@ -1,10 +1,7 @@
 """Multi-process runs: the same bits in every layout, also after a process is killed."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -14,8 +11,7 @@ import fedwin
 from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
-from tests.programs import ROOT
-from tests.runs.disturbance import assert_same_state, flags_of, free_port, wait_for
+from tests.runs.disturbance import assert_same_state, flags_of, free_port, started, wait_for
 from tests.small_runs import finished_run, leaves, lines
 
 SETTING = dict(
@@ -42,29 +38,21 @@ def slurm(process, count, port):
 
 
 class Processes:
-    """Processes of `fedwin train`, each with some devices and flags of its `own`, that compute one run.
+    """Processes of a subcommand, each with some devices and flags of its `own`, that compute one run.
 
     With `cluster` they find each other by the variables that SLURM sets. Output is written next to the run's directory.
     """
 
-    def __init__(self, count, directory, *, devices=1, own=None, binary="train", cluster=False, **setting):
+    def __init__(self, count, directory, *, devices=1, own=None, program="train", cluster=False, **setting):
         port = free_port()
-        more = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
         self.said = [directory.parent / f"{directory.name}_{process}.txt" for process in range(count)]
         self.started = []
         for process, path in enumerate(self.said):
-            line = [sys.executable, "-m", "experiments", binary, f"--out_dir={directory}"]
-            if cluster:
-                line += ["--distributed"]
-                more |= slurm(process, count, port)
-            else:
-                line += [f"--coordinator_address=localhost:{port}", f"--num_processes={count}"]
-                line += [f"--process_id={process}"]
-            line += flags_of(SETTING | setting) + (own or {}).get(process, [])
+            address = [f"--coordinator_address=localhost:{port}", f"--num_processes={count}", f"--process_id={process}"]
+            found_by, variables = (["--distributed"], slurm(process, count, port)) if cluster else (address, {})
+            flags = [*found_by, *flags_of(SETTING | setting), *(own or {}).get(process, [])]
             with open(path, "w") as file:
-                self.started.append(
-                    subprocess.Popen(line, cwd=ROOT, env=os.environ | more, stdout=subprocess.DEVNULL, stderr=file)
-                )
+                self.started.append(started(flags, directory, program, devices, stderr=file, **variables))
 
     def ended(self, timeout=300):
         """Waits for all; returns their exit statuses."""
@@ -173,33 +161,30 @@ def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_pa
 @pytest.mark.slow
 def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
     grid = {n: ["--grid=client_lr=0.05,0.1"] for n in (0, 1)}
-    started = Processes(2, tmp_path / "sweep", own=grid, binary="sweep", num_rounds=20)
-    assert started.ended() == [0, 0], started.errors(0) + started.errors(1)
+    both = Processes(2, tmp_path / "sweep", own=grid, program="sweep", num_rounds=20)
+    assert both.ended() == [0, 0], both.errors(0) + both.errors(1)
     assert len(list((tmp_path / "sweep").glob("*/summary.json"))) == 2 and (tmp_path / "sweep" / "sweep.csv").exists()
 
 
 @pytest.mark.slow
 def test_two_processes_reproduce_what_one_does(tmp_path):
-    line = [sys.executable, "-m", "experiments", "reproduce", "ima/figure5", "--scale=smoke", "--afresh"]
+    flags = ["ima/figure5", "--scale=smoke", "--afresh"]
     address = f"--coordinator_address=localhost:{free_port()}"
     layouts = {"one": [[]], "two": [[address, "--num_processes=2", f"--process_id={n}"] for n in (0, 1)]}
     found = {}
     for name, processes in layouts.items():
-        more = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(2 // len(processes))}
-        started = [
-            subprocess.Popen([*line, f"--out_dir={tmp_path / name}", *own], cwd=ROOT, env=os.environ | more)
-            for own in processes
-        ]
-        assert [process.wait(300) for process in started] == [0] * len(started)
+        layout = dict(devices=2 // len(processes), stdout=None, stderr=None)
+        running = [started([*flags, *own], tmp_path / name, "reproduce", **layout) for own in processes]
+        assert [process.wait(300) for process in running] == [0] * len(running)
         directories = sorted(path.parent for path in (tmp_path / name).rglob("metrics.jsonl"))
         found[name] = {path.relative_to(tmp_path / name): lines(path) for path in directories}
     assert len(found["one"]) == 2 and found["two"] == found["one"]  # a run, and the one with IMA that parts from it
 
 
 def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
-    started = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]}, cluster=True)
-    assert started.ended() == [2, 2]
+    both = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]}, cluster=True)
+    assert both.ended() == [2, 2]
     for process in (0, 1):
-        (line,) = started.errors(process)
+        (line,) = both.errors(process)
         assert line.startswith("error: process 1 has --client_lr=3") and "give all processes the same flags" in line
     assert not (tmp_path / "run").exists()

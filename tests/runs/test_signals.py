@@ -87,7 +87,7 @@ def test_killed_it_ends_with_the_same_bits(tmp_path):
     # The first seed has ended.
     assert killed_at(process, tmp_path / "run", 1, 80), "the run ended before it could be killed: give it more rounds"
     assert not (tmp_path / "run" / "summary.json").exists()
-    process = started(flags_of(setting), tmp_path / "run", subprocess.PIPE)
+    process = started(flags_of(setting), tmp_path / "run", stdout=subprocess.PIPE)
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0 and "resuming after round" in said, errors
     assert_same_outcome(tmp_path / "run", tmp_path / "whole")
