@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial.distance import cdist
 
 from fedwin import core, engine, testing
 from fedwin.aggregation import AGGREGATORS, aggregated
@@ -47,12 +48,9 @@ def trimmed(share):
 
 def krum(f, m):
     def rule(steps, weights):
-        n, scores = len(steps), []
-        for i in range(n):
-            distances = sorted(float(((steps[i] - steps[j]) ** 2).sum()) for j in range(n) if j != i)
-            scores.append(sum(distances[: max(n - f - 2, 1)]))
-        best = sorted(range(n), key=lambda i: scores[i])[: min(m, n)]
-        return steps[best].mean(0)
+        to_others = np.sort(cdist(steps, steps, "sqeuclidean"), 1)[:, 1:]
+        scores = to_others[:, : max(len(steps) - f - 2, 1)].sum(1)
+        return steps[np.argsort(scores, kind="stable")[:m]].mean(0)
 
     return rule
 
