@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from scipy.special import softmax
 
 from fedwin import losses, testing
 from fedwin.core import Variables
@@ -25,19 +26,19 @@ def batches(i):
     return [(x[cut], y[cut]) for _ in range(EPOCHS) for cut in cuts]
 
 
-def linear_model():
+def linear_model(inputs=INPUTS, classes=CLASSES):
     """Features h = x F, logits h W + b."""
     classifier = lambda params, features: features @ params["last"]["W"] + params["last"]["b"]
 
     def init(key):
         draw = lambda n, *shape: 0.5 * jax.random.normal(jax.random.fold_in(key, n), shape, float)
-        return Variables({"F": draw(0, INPUTS, WIDTH), "last": {"W": draw(1, WIDTH, CLASSES), "b": draw(2, CLASSES)}})
+        return Variables({"F": draw(0, inputs, WIDTH), "last": {"W": draw(1, WIDTH, classes), "b": draw(2, classes)}})
 
     def apply(variables, batch, key, train):
         features = batch["x"] @ variables.params["F"]
         return Output(classifier(variables.params, features), features, variables.stats)
 
-    return Model(init, apply, classifier, ("last",), "linear", CLASSES)
+    return Model(init, apply, classifier, ("last",), "linear", classes)
 
 
 def problem(loss=losses.cross_entropy, **kwargs):
@@ -49,5 +50,6 @@ def problem(loss=losses.cross_entropy, **kwargs):
     )  # fmt: skip
 
 
-def flat(params):
-    return [params["F"], params["last"]["W"], params["last"]["b"]]
+def softmax_gradient(logits, labels):
+    """d/dlogits of the mean cross-entropy."""
+    return (softmax(logits, 1) - np.eye(logits.shape[1])[labels]) / len(labels)

@@ -8,18 +8,11 @@ import pytest
 from fedwin import testing
 from fedwin.algorithms.fedfa import anchor_loss, class_means
 from tests.algorithms.identities import classifier_runs, leaves, same
-from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, flat, problem
+from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, problem, softmax_gradient
 from tests.refusals import refused
 
 ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
 ADAM_LR, LAM, BETA = 0.05, 0.7, 0.6
-
-
-def softmax_gradient(logits, labels):
-    """d/dlogits of the mean cross-entropy."""
-    q = np.exp(logits - logits.max(1, keepdims=True))
-    q /= q.sum(1, keepdims=True)
-    return (q - np.eye(CLASSES)[labels]) / len(labels)
 
 
 def local_training(F, W, b, A, x, y, anchored, calibrated, divide):
@@ -74,10 +67,10 @@ def test_four_rounds_of_fedfa(precision, divide):
     algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR, divide=divide)
     begin = [
         np.asarray(v, np.float64)
-        for v in (*flat(p.variables.params), algorithm.init(p.variables.params, jax.random.key(0)))
+        for v in (*jax.tree.leaves(p.variables.params), algorithm.init(p.variables.params, jax.random.key(0)))
     ]
     for run, expected in zip(testing.trajectory(p, algorithm, RUN), reference(*begin, divide), strict=True):
-        for ours, theirs in zip((*flat(run.params), run.state), expected):
+        for ours, theirs in zip((*jax.tree.leaves(run.params), run.state), expected):
             assert ours.dtype == precision
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fedwin import losses, testing
-from tests.algorithms.softmax_clients import CLASSES, INPUTS, LABELS, LR, SCHEDULE, WIDTH, batches, flat, problem
+from tests.algorithms.identities import leaves
+from tests.algorithms.softmax_clients import CLASSES, INPUTS, LABELS, LR, SCHEDULE, WIDTH, batches, problem
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -150,10 +151,9 @@ METHODS = [
 @pytest.mark.parametrize("choice, loss, expected", METHODS, ids=lambda value: value if type(value) is str else "")
 def test_four_rounds_in_numpy(choice, loss, expected):
     p = problem(lambda model: losses.LOSSES.build(loss, model))
-    vector = lambda params: np.concatenate([np.ravel(part) for part in flat(params)])
     runs = testing.trajectory(p, p.build(choice), len(SCHEDULE))
-    for run, model in zip(runs, expected(vector(p.variables.params)), strict=True):
-        np.testing.assert_allclose(vector(run.params), model, rtol=1e-9, atol=1e-11)
+    for run, model in zip(runs, expected(leaves(p.variables.params)), strict=True):
+        np.testing.assert_allclose(leaves(run.params), model, rtol=1e-9, atol=1e-11)
 
 
 def test_a_client_without_a_previous_model_is_not_asked_for_its_features():
@@ -168,7 +168,7 @@ def test_a_client_without_a_previous_model_is_not_asked_for_its_features():
     changed = model._replace(apply=scaled, init=lambda key: model.init(key)._replace(stats=one))
     p = p._replace(setting=p.setting._replace(model=changed), variables=p.variables._replace(stats=one))
     run = testing.trajectory(p, p.build("moon"), 1)[-1]
-    assert all(np.isfinite(part).all() for part in flat(run.params))
+    assert np.isfinite(leaves(run.params)).all()
 
 
 @pytest.mark.parametrize("choice, loss", [("moon", losses.cross_entropy), ("fedavg", losses.feddecorr)])

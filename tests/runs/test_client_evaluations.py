@@ -6,17 +6,15 @@ import shutil
 import types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 import fedwin
 from experiments import figure
-from fedwin.core import Mean, Variables
+from fedwin.core import Mean
 from fedwin.data import Dataset, Partition
 from fedwin.engine import client_evaluation, evaluate
-from fedwin.models import Model
-from fedwin.models.model import Output
 from fedwin.personalization import PERSONALIZERS, Personalizer
 from fedwin.runs import client_evaluations
 from fedwin.runs.config import Config
@@ -26,6 +24,7 @@ from fedwin.runs.run import measure_requirements
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import Timing
 from fedwin.testing import federations
+from tests.algorithms.softmax_clients import linear_model, softmax_gradient
 from tests.refusals import refused
 from tests.runs import test_processes
 from tests.runs.disturbance import assert_same_outcome, interrupted
@@ -48,20 +47,7 @@ def natural_data() -> Dataset:
     return dataclasses.replace(data, natural=train, test_natural=test)
 
 
-def linear() -> Model:
-    """logits = (x * scale) w + b; the scale stands for features."""
-
-    def init(key):
-        w = jnp.linspace(-0.3, 0.3, 24).reshape(6, 4)
-        return Variables({"scale": jnp.ones(6), "classifier": {"w": w, "b": jnp.zeros(4)}})
-
-    def apply(variables, batch, key, train):
-        features = batch["x"] * variables.params["scale"]
-        return Output(features @ variables.params["classifier"]["w"] + variables.params["classifier"]["b"], features)
-
-    return Model(init, apply, None, ("classifier",), "linear", 4)
-
-
+LINEAR = linear_model(inputs=6, classes=4)
 NATURAL = Config(
     partition="natural",
     num_rounds=6,
@@ -80,7 +66,7 @@ NATURAL = Config(
 
 
 def train(directory, **changes):
-    return fedwin.run(placed(NATURAL, directory, **changes), quiet=True, dataset=natural_data(), model=linear())
+    return fedwin.run(placed(NATURAL, directory, **changes), quiet=True, dataset=natural_data(), model=LINEAR)
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +83,12 @@ def lines_of(directory):
 
 def forward(p, x, y):
     """Returns logits, accuracy and loss of numpy's linear model."""
-    logits = (x * p["scale"]) @ p["w"] + p["b"]
-    shifted = logits - logits.max(1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return log_p, np.mean(logits.argmax(1) == y), -np.mean(log_p[np.arange(len(y)), y])
+    logits = x @ p["F"] @ p["W"] + p["b"]
+    return logits, np.mean(logits.argmax(1) == y), -np.mean(log_softmax(logits, 1)[np.arange(len(y)), y])
 
 
 def in_numpy(params):
-    flat = {"scale": params["scale"], **params["classifier"]}
+    flat = {"F": params["F"], **params["last"]}
     return {name: np.asarray(value, np.float64) for name, value in flat.items()}
 
 
@@ -114,10 +98,8 @@ def fine_tuned(p, x, y, epochs, trained):
     for _ in range(epochs):
         for begin in range(0, len(y), BATCH):
             xb, yb = x[begin : begin + BATCH], y[begin : begin + BATCH]
-            error = np.exp(forward(p, xb, yb)[0])
-            error[np.arange(len(yb)), yb] -= 1
-            error /= len(yb)
-            gradient = {"w": (xb * p["scale"]).T @ error, "b": error.sum(0), "scale": (xb * (error @ p["w"].T)).sum(0)}
+            error = softmax_gradient(forward(p, xb, yb)[0], yb)
+            gradient = {"W": (xb @ p["F"]).T @ error, "b": error.sum(0), "F": xb.T @ (error @ p["W"].T)}
             p |= {name: p[name] - LR * gradient[name] for name in trained}
     return p
 
@@ -125,7 +107,7 @@ def fine_tuned(p, x, y, epochs, trained):
 @pytest.mark.parametrize("readout", ["model", "wima2"])
 def test_clients_and_fine_tuning_are_those_of_numpy(natural, readout):
     data, table = natural_data(), fedwin.client_table(natural)
-    p = in_numpy(fedwin.load(natural, readout=readout, dataset=data, model=linear()).variables.params)
+    p = in_numpy(fedwin.load(natural, readout=readout, dataset=data, model=LINEAR).variables.params)
     assert table["id"].tolist() == ["w0", "w2", "w3", "w4", "w5", "w7", "w6"]
     assert table["seen"].tolist() == [True] * 5 + [False] * 2 and table["client"].tolist() == [0, 2, 3, 4, 5, 0, 1]
     for row, name in enumerate(table["id"]):
@@ -136,8 +118,8 @@ def test_clients_and_fine_tuning_are_those_of_numpy(natural, readout):
         if client < 6:
             mine = data.natural.client(client)
             learn = data.train["x"][mine].astype(np.float64), data.train["y"][mine]
-            models["finetune."] = fine_tuned(p, *learn, 2, ("scale", "w", "b"))
-            models["finetune_classifier."] = fine_tuned(p, *learn, 1, ("w", "b"))
+            models["finetune."] = fine_tuned(p, *learn, 2, ("F", "W", "b"))
+            models["finetune_classifier."] = fine_tuned(p, *learn, 1, ("W", "b"))
             models["finetune_features."] = p  # its rate is 0
         for kind, model in models.items():
             _, accuracy, loss = forward(model, x, y)
@@ -259,8 +241,7 @@ def test_the_pool_is_what_clients_hold_out(tmp_path):
         logits = np.asarray(fedwin.load(tmp_path / "run", readout=readout, seed=seed).logits(x), np.float64)
         final = summary["seeds"][seed]["final"][readout]
         assert final["val_accuracy"] == pytest.approx(np.mean(logits.argmax(1) == y), abs=1e-6)
-        log_sums = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1)
-        assert final["val_loss"] == pytest.approx(np.mean(log_sums - logits[np.arange(len(y)), y]), rel=1e-4)
+        assert final["val_loss"] == pytest.approx(-log_softmax(logits, 1)[np.arange(len(y)), y].mean(), rel=1e-4)
     # Batches of seeds with other numbers of held-out examples have one shape.
     sizes = {len(each.validation.order) for each in federations.values()}
     shapes = {evaluate.validation_batches(federations, each, 1000)["mask"].shape for each in federations}
@@ -285,7 +266,7 @@ def test_test_clients_are_matched_by_their_ids_and_the_others_are_unseen():
     data = natural_data()
     evaluated = functools.partial(client_evaluation.evaluated_clients, text="all", seed=0)
     config = dataclasses.replace(NATURAL, num_clients=4)
-    federation = prepare(config, data, linear()).federations[0]
+    federation = prepare(config, data, LINEAR).federations[0]
     found = evaluated(federation)
     trained = {name: int(name[1]) for name in federation.partition.ids.tolist()}
     assert len(trained) == 4
@@ -298,12 +279,12 @@ def test_test_clients_are_matched_by_their_ids_and_the_others_are_unseen():
     strangers = found["unseen"].federation.partition
     assert set(strangers.ids) == set(data.test_natural.ids) - set(trained)
     # With held-out examples, test clients that never train remain.
-    held = evaluated(prepare(dataclasses.replace(config, val_fraction=0.3), data, linear()).federations[0])
+    held = evaluated(prepare(dataclasses.replace(config, val_fraction=0.3), data, LINEAR).federations[0])
     assert held["unseen"].federation.sizes.tolist() == strangers.sizes.tolist()
     assert held["seen"].federation.dataset.train is data.train
     # The test part belongs to nobody under another partition.
     other = dataclasses.replace(config, partition="iid", val_fraction=0.3)
-    assert list(evaluated(prepare(other, data, linear()).federations[0])) == ["seen"]
+    assert list(evaluated(prepare(other, data, LINEAR).federations[0])) == ["seen"]
 
 
 @pytest.mark.slow
@@ -353,7 +334,7 @@ def test_sequences_weigh_tokens(tmp_path):
 def test_personal_models_are_those_of_the_clients_rows(tmp_path):
     train(tmp_path / "run", algorithm="ditto:lam=0.5", personalize=[], seeds=[0, 1], seeds_at_once=2)
     for seed in (0, 1):
-        trained = fedwin.load(tmp_path / "run", seed=seed, dataset=natural_data(), model=linear())
+        trained = fedwin.load(tmp_path / "run", seed=seed, dataset=natural_data(), model=LINEAR)
         table, data = trained.client_table(), trained.prepared.dataset
         for row, client in enumerate(table["client"][table["seen"]]):
             own = trained.prepared.algorithm.client_model(
