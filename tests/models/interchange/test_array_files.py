@@ -10,6 +10,7 @@ import pytest
 
 from fedwin.models import interchange
 from fedwin.models.interchange import torch_files
+from tests.data.formats.test_pickles import Called
 from tests.refusals import refused
 
 ARRAYS = {
@@ -105,16 +106,9 @@ def rewritten(path, pickled):
     return path
 
 
-class Evil:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 def test_nothing_in_a_state_dict_is_executed(tmp_path):
-    path = rewritten(tmp_path / "evil.pt", pickle.dumps({"a": Evil(tmp_path / "touched")}, 2))
+    evil = Called(open, (str(tmp_path / "touched"), "w"))
+    path = rewritten(tmp_path / "evil.pt", pickle.dumps({"a": evil}, 2))
     refused("names (_?io|__builtin__|builtins).open.*torch.load.*weights_only=True", interchange.read, path)
     assert not (tmp_path / "touched").exists()
     (tmp_path / "old.pth").write_bytes(pickle.dumps({"a": 1}, 2))
