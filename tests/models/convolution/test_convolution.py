@@ -127,24 +127,31 @@ def test_pool_equals_flax(kind, window, strides, padding, side):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), both(ours), both(theirs))
 
 
+LARGE = 18, (5, 4), (1, 1)  # wide: three blocks of six
+
+
 @pytest.mark.parametrize(
-    "images, window, strides, padding",
+    "images, window, strides, switch",
     [
-        (7, (3, 3), (2, 1), ((0, 2), (1, 0))),
-        # wide: three blocks of six
-        pytest.param(18, (5, 4), (1, 1), ((0, 2), (1, 0)), marks=pytest.mark.slow),
+        (7, (3, 3), (2, 1), "off"),
+        (*LARGE, "on"),
+        pytest.param(*LARGE, "off", marks=pytest.mark.slow),
     ],
 )
-def test_large_convolutions_and_their_second_derivatives_equal_lax(images, window, strides, padding):
-    """Large enough for the path without patches; batches that don't divide evenly; forward over reverse and vmap."""
-    ours, theirs = both(dict(x=(), w=(), strides=strides, padding=padding))
+def test_large_convolutions_and_their_second_derivatives_equal_lax(images, window, strides, switch, request):
+    """Large enough for the path without patches; batches that don't divide evenly; forward and reverse over reverse."""
+    if switch == "on":
+        request.getfixturevalue("use_onednn")
+    ours, theirs = both(dict(x=(), w=(), strides=strides, padding=((0, 2), (1, 0))))
     x, w, dx, dw = arrays(*[(images, 13, 12, 8), (*window, 8, 16)] * 2)
     assert "fedwin_convolution" in str(jax.make_jaxpr(ours)(x, w))
     loss = lambda f: lambda x, w: jnp.sum(jnp.tanh(f(x, w)))
-    along = lambda f: jax.jit(lambda x, w: jax.jvp(jax.grad(loss(f), (0, 1)), (x, w), (dx, dw)))(x, w)
+    along = lambda f: jax.jit(lambda x, w: jax.jvp(jax.grad(loss(f), (0, 1)), (x, w), (dx, dw)))
     back = lambda f: jax.jit(
         jax.grad(lambda x, w: sum(jnp.vdot(a, b) for a, b in zip(jax.grad(loss(f), (0, 1))(x, w), (dx, dw))), (0, 1))
-    )(x, w)
+    )
     for way in (along, back):
-        for a, b in zip(jax.tree.leaves(way(ours)), jax.tree.leaves(way(theirs)), strict=True):
+        text = way(ours).lower(x, w).as_text()
+        assert switch == "off" or text.count("fedwin_onednn") >= 4 and "stablehlo.convolution" not in text
+        for a, b in zip(jax.tree.leaves(way(ours)(x, w)), jax.tree.leaves(way(theirs)(x, w)), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=5e-5 * np.abs(b).max())
