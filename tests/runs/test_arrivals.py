@@ -133,11 +133,6 @@ def trained(directory, seed=0, **changes):
     return fedwin.load(directory, seed=seed).run
 
 
-def same(a, b):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
 @pytest.mark.parametrize("algorithm", ["fedavg", pytest.param("scaffold", marks=pytest.mark.slow)])
 def test_equal_times_are_synchronous_rounds_to_the_bit(tmp_path, algorithm):
     times = tmp_path / "clock.csv"
@@ -145,7 +140,7 @@ def test_equal_times_are_synchronous_rounds_to_the_bit(tmp_path, algorithm):
     both = dict(clock=f"file:path={times}", algorithm=algorithm, clients_per_round=5)
     ours = trained(tmp_path / "ours", asynchronous="buffer:concurrency=5", **both)
     theirs = trained(tmp_path / "theirs", asynchronous="", **both)
-    same((ours.params, ours.table), (theirs.params, theirs.table))
+    jax.tree.map(np.testing.assert_array_equal, (ours.params, ours.table), (theirs.params, theirs.table))
     mine, other = lines(tmp_path / "ours")[-1], lines(tmp_path / "theirs")[-1]
     assert mine["simulated_seconds"] == pytest.approx(other["simulated_seconds"])
     assert all(mine[name] == value for name, value in other.items() if name != "simulated_seconds")
@@ -170,7 +165,8 @@ def test_a_fork_goes_on_with_the_clients_in_training(whole, tmp_path):
     """Of other seeds and rounds, with which rings have other lengths; a synchronous run leaves them."""
     both = dict(seeds=[1], num_rounds=11)
     longer, forked = trained(tmp_path / "longer", 1, **both), tmp_path / "forked"
-    same(longer.params, trained(forked, 1, fork_from=f"{whole[0]}@8", **both).params)
+    continued = trained(forked, 1, fork_from=f"{whole[0]}@8", **both)
+    jax.tree.map(np.testing.assert_array_equal, longer.params, continued.params)
     assert lines(forked)[-1] == lines(tmp_path / "longer")[-1]
     synchronous = dict(asynchronous="", clients_per_round=3, fork_from=f"{forked}@11", seeds=[1], num_rounds=12)
     assert trained(tmp_path / "synchronous", 1, **synchronous).state == ()
@@ -305,8 +301,9 @@ def test_old_models_elsewhere_have_the_bits_of_the_device(whole, tmp_path, monke
         own, found = trained(copy, seeds=[0, 1], window=place).state.own, leaves(copy, 8)
         assert {len(leaf) for leaf in jax.tree.leaves(own)} == ({1, slots} if place == "file" else {slots})
         assert lines(copy, seed=0) == lines(whole[0], seed=0) and found.keys() == expected.keys()
-        same(*({name: np.asarray(leaf) for name, leaf in each.items()} for each in (found, expected)))
-        same(*(fedwin.client_models(directory, [3]) for directory in (copy, whole[0])))
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+        models = (fedwin.client_models(directory, [3]) for directory in (copy, whole[0]))
+        jax.tree.map(np.testing.assert_array_equal, *models)
         interrupted(copy, 4)
 
 

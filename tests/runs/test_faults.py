@@ -87,15 +87,11 @@ def unfinished(copied):
     return interrupted(copied, 12)
 
 
-def metrics(directory):
-    return directory / "metrics.jsonl"
-
-
 def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is_a_line_each(
     unfinished, finished, capfd
 ):
-    lines = metrics(unfinished).read_bytes().splitlines(keepends=True)
-    metrics(unfinished).write_bytes(b"".join(lines[:-1]))  # without round 12
+    lines = (unfinished / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_bytes(b"".join(lines[:-1]))  # without round 12
     store = Checkpoints(unfinished / "checkpoints" / "seed_1", keep=9)
     leaves, extra = store.load(8)
     store.save(10, leaves, {name: extra[name] for name in ("seconds", "compile_seconds", "steady")} | {"seed": 0})
@@ -111,15 +107,15 @@ def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is
 
 
 def test_evaluations_that_are_gone_are_refused(unfinished, capfd):
-    metrics(unfinished).unlink()
+    (unfinished / "metrics.jsonl").unlink()
     refused(["metrics.jsonl lacks", "No other checkpoint", "--out_dir"], run_in, RUN, unfinished)
     assert capfd.readouterr() == ("", "")
     (unfinished / "SHA256SUMS").touch()  # of a finished run
-    refused("metrics.jsonl is gone; restore it", read_lines, metrics(unfinished))
+    refused("metrics.jsonl is gone; restore it", read_lines, unfinished / "metrics.jsonl")
 
 
 @pytest.mark.parametrize("line", [b"\xff\n", b'{"round": 4, "model": {}}\n', b'{"seed":0,"round":4,"model":[]}\n'])
 def test_a_line_that_is_no_evaluation_is_refused(unfinished, line):
-    lines = metrics(unfinished).read_bytes().splitlines(keepends=True)
-    metrics(unfinished).write_bytes(b"".join([*lines[:2], line, *lines[2:]]))
-    refused("metrics.jsonl, line 3: not an evaluation; remove the line, or", read_lines, metrics(unfinished))
+    lines = (unfinished / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_bytes(b"".join([*lines[:2], line, *lines[2:]]))
+    refused("metrics.jsonl, line 3: not an evaluation; remove the line, or", read_lines, unfinished / "metrics.jsonl")

@@ -58,10 +58,6 @@ def forward(params, tokens, rotary: bool):
     return np.stack([norm(params["norm"], x) @ params["classifier"]["kernel"] for x in xs])
 
 
-def as_numpy(params):
-    return jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-
-
 @pytest.mark.parametrize("options", ["", ",positions=rotary", pytest.param(",tie=false", marks=pytest.mark.slow)])
 def test_logits_are_those_of_numpy_and_no_position_sees_later_ones(options):
     model = build(f"transformer:{SIZES}{options}", (LENGTH,), VOCAB)
@@ -71,7 +67,8 @@ def test_logits_are_those_of_numpy_and_no_position_sees_later_ones(options):
     tokens[1], tokens[2] = tokens[0], tokens[0]
     tokens[1, 4:], tokens[2, -1] = (tokens[1, 4:] + 1) % VOCAB, (tokens[2, -1] + 1) % VOCAB
     logits = np.asarray(run(model, variables, {"x": jnp.asarray(tokens)}).logits)
-    expected = [forward(as_numpy(variables.params), row, "rotary" in options) for row in tokens]
+    wide = jax.tree.map(lambda x: np.asarray(x, np.float64), variables.params)
+    expected = [forward(wide, row, "rotary" in options) for row in tokens]
     np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
     np.testing.assert_array_equal(logits[0, :4], logits[1, :4])
     np.testing.assert_array_equal(logits[0, :-1], logits[2, :-1])
