@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import engine
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data import PARTITIONS
 from fedwin.data.dataset import Partition
@@ -46,21 +45,8 @@ def test_a_value_outside_of_a_field_is_one_line(field):
         refused(field.name, dataclasses.replace(BASE, **{field.name: value}).check)
 
 
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        (dict(dataset="digit"), ["unknown dataset 'digit'", "'digits'"]),
-        (dict(wrap=["ima:schedule=epoch"], local_epochs=1.5), ["needs a whole number"]),
-        (dict(wrap=["ima:schedule=epoch"], local_steps=5), ["needs a whole number"]),
-        (dict(observe=["wima:window=3", "wima:window=3"]), ["twice"]),
-        (dict(local_steps=5, local_epochs=2), ["keep one"]),
-        (dict(local_steps=10**9), ["smaller --local_steps"]),
-    ],
-)
-def test_a_bad_choice_is_one_line_before_anything_starts(changes, words, monkeypatch, tmp_path):
-    monkeypatch.setattr(engine, "Dispatch", None)
-    refused(words, fedwin.run, placed(BASE, tmp_path / "run", **changes), quiet=True)
-    assert not (tmp_path / "run").exists()
+def test_steps_and_epochs_exclude_each_other():
+    refused("both set the steps; keep one", dataclasses.replace(BASE, local_steps=5, local_epochs=2).check)
 
 
 def test_equal_values_have_one_type():
