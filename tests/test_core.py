@@ -1,10 +1,9 @@
-"""Client weights, weighted means, and the settings that builders receive."""
+"""Client weights and weighted means."""
 
 import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, testing
-from tests.problems import built
 
 
 def test_a_client_without_examples_has_no_weight():
@@ -29,14 +28,3 @@ def test_the_mean_step_of_a_message_is_the_only_one_in_it():
 def test_booleans_and_integers_have_means():
     assert core.mean(jnp.array([True, False]), 3).total.tolist() == [3, 0]
     assert core.mean(jnp.int32(5), 0.5).value == 5 and core.mean({"x": 1.5}, 2).value == {"x": 1.5}
-
-
-def test_averages_before_the_server_nest():
-    p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]])
-    text = "ima:window={},start=0,schedule=none,placement=pre,reset=none"
-    two, one, base = (
-        testing.trajectory(p, built(p, "fedavg", *map(text.format, windows)), 3) for windows in ((1, 2), (2,), ())
-    )
-    for a, b in zip(two, one):
-        np.testing.assert_allclose(a.params["x"], b.params["x"], rtol=1e-6)
-    assert abs(float(two[-1].params["x"][0] - base[-1].params["x"][0])) > 1e-3

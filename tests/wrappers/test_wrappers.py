@@ -54,6 +54,16 @@ def test_ima_is_evaluated_in_place_of_the_base_methods_model(choice):
         np.testing.assert_array_equal(shown(alone, run), shown(base, other))
 
 
+def test_averages_before_the_server_nest():
+    p, text = small(3), "ima:window={},start=0,schedule=none,placement=pre,reset=none"
+    two, one, base = (
+        testing.trajectory(p, built(p, "fedavg", *map(text.format, windows)), 3) for windows in ((1, 2), (2,), ())
+    )
+    for a, b in zip(two, one):
+        np.testing.assert_allclose(a.params["x"], b.params["x"], rtol=1e-6)
+    assert abs(float(two[-1].params["x"][0] - base[-1].params["x"][0])) > 1e-3
+
+
 def before_the_server(choice, reset):
     p = small(4)
     texts = ("swa:start=0,cycle=1", f"ima:window=2,start=2,schedule=none,placement=pre,reset={reset}")
