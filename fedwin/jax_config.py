@@ -10,6 +10,7 @@ from fedwin.errors import UserError
 
 # More devices would only replicate the model more often.
 MAX_CPU_DEVICES = 8
+_DEVICES = "xla_force_host_platform_device_count"
 # By default XLA:CPU aborts the process when a device waits for another one for 40 seconds; a day is long enough.
 _TIMEOUTS = {
     "xla_cpu_collective_call_warn_stuck_timeout_seconds": 86400,
@@ -26,7 +27,7 @@ def use_every_core(most: int = MAX_CPU_DEVICES) -> None:
       most: upper bound on the devices; a number in JAX_NUM_CPU_DEVICES or XLA_FLAGS takes precedence.
     """
     set_collective_timeouts()
-    if os.environ.get("JAX_NUM_CPU_DEVICES") or "xla_force_host_platform_device_count" in os.environ["XLA_FLAGS"]:
+    if os.environ.get("JAX_NUM_CPU_DEVICES") or _DEVICES in os.environ["XLA_FLAGS"]:
         return  # set by the user
     try:
         jax.config.update("jax_num_cpu_devices", min(num_cores(), most))
@@ -41,7 +42,7 @@ def use_cpu_alone() -> None:
 
 def unused_cores() -> int:
     """Returns the cores of a machine on which jax has one CPU device because nobody asked for more; else 0."""
-    asked = os.environ.get("JAX_NUM_CPU_DEVICES") or jax.config.values["jax_num_cpu_devices"] > 0
+    asked = jax.config.values["jax_num_cpu_devices"] > 0 or _DEVICES in os.environ.get("XLA_FLAGS", "")
     usual = jax.default_backend() == "cpu" and jax.device_count() == 1 and not asked
     return num_cores() if usual and num_cores() > 1 else 0
 
