@@ -5,7 +5,7 @@ import functools
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import fedwin
 from fedwin import multi_process
@@ -197,11 +197,16 @@ def best_lines(sweep: Sweep) -> list[str]:
 
 
 def end_notes(sweep: Sweep) -> list[str]:
-    """Returns a note for each axis of a grid, of at least three numbers, at whose lowest or highest the best run is."""
+    """Returns a note for each axis of a grid, of at least three numbers, at whose lowest or highest the best run is.
+
+    The least number that a flag takes, such as --weight_decay=0, has none: there is no lower one.
+    """
     notes = []
     for field, value in sweep.points[next(iter(sweep.ranked))].items() if sweep.ranked and not sweep.trials else ():
         values = sweep.axes[field]
         if len(values) > 2 and isinstance(value, (int, float)) and value in (min(values), max(values)):
+            if value == get_args(Config.__dataclass_fields__[field].type)[1].least:
+                continue
             end, beyond = ("lowest", "lower") if value == min(values) else ("highest", "higher")
             flag = f"{config_flags.flag_of(field)}={grid.format_value(value)}"
             notes.append(f"note: {flag} is the {end} of its values; a {beyond} one may be better")

@@ -192,8 +192,8 @@ def test_ties_share_a_rank_and_are_named():
     + [((0.2, None, 0.4), "0.3 is the highest of its values; a higher")],
 )
 def test_a_best_run_at_the_end_of_an_axis_is_noted(accuracies, said):
-    points = {str(n): {"client_lr": n / 10, "model": "mlp"} for n, _ in enumerate(accuracies, 1)}
-    axes = {"client_lr": [point["client_lr"] for point in points.values()], "model": ["mlp"]}
+    points = {str(n): {"client_lr": n / 10, "model": "mlp", "dropout": 0.0} for n, _ in enumerate(accuracies, 1)}
+    axes = {"client_lr": [n["client_lr"] for n in points.values()], "model": ["mlp"], "dropout": [0.0, 0.1, 0.2]}
     found = dict(zip(points, map(summary, accuracies), strict=True))
     sweep = sweeps.Sweep(axes, points, dict.fromkeys(points, Config()), found, "accuracy")
     notes = [f"note: client_lr={said} one may be better"] if said else []
