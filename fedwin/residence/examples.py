@@ -1,7 +1,6 @@
 """Training examples on the device: all of them for the whole run, or streamed to it dispatch by dispatch."""
 
 import concurrent.futures
-import functools
 import math
 import threading
 import time
@@ -139,14 +138,10 @@ class StreamedExamples(TrainingExamples):
         self.capacities = capacities(self.sizes, self.clients)
         self.weight = client_weights(self.sizes)
         self.source = ExampleSource(federation.features)
+        self._checked = _in_background(check_arrays, federation.features)
         # One dispatch after the other: the source reads each on all cores.
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}
-
-    @functools.cached_property
-    def _checked(self) -> concurrent.futures.Future:
-        """The comparison of checksums, from the first dispatch on: a plan, which asks for sizes, reads no example."""
-        return _in_background(check_arrays, self.federation.features)
 
     def prefetch(self, cohort: Cohort) -> None:
         if _name(cohort) not in self._prefetched:
