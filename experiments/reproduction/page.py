@@ -17,7 +17,7 @@ from ..tables.formats import markdown_table
 from . import pictures, tables, verdicts
 from .command import QUEUE, duration, progress
 from .numbers import Value, values
-from .results import IN_CHECKOUT, RESULTS, Results, stored
+from .results import IN_CHECKOUT, READINGS, RESULTS, Results, stored
 from .runs import all_tasks
 from .verdicts import Verdict
 
@@ -222,7 +222,7 @@ class _Pages:
             blocks = [f"### {item.name} ({scale}): {item.titled(scale)}"]
             blocks += [f"Stand-in: {item.standin}"] if scale == "trend" and item.standin else []
             if item.claims:
-                seeds = list(figure_files.read(source)[0][verdicts.READINGS])
+                seeds = list(figure_files.read(source)[0][READINGS])
                 over = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
                 blocks.append(f"Shown: seed {seeds[0]}. Claims: over {over}.")
             picture = f"![{item.titled(scale)}]({path.relative_to(self.folder)})"

@@ -142,7 +142,7 @@ class Request:
         results = self.results()
         tasks = plan(items, self.scale, self.seeds, cells, results)
         if not self.afresh:
-            pending = [each for each in items if isinstance(each, Analysis) and not results.figure(file_stem(each))]
+            pending = [each for each in items if isinstance(each, Analysis) and not self._figure(each, results)]
             analyzed = [run.key for each in pending for run in each.trajectories(self.scale).values()]
             tasks = without_stored(tasks, stored(self.scale), analyzed)
         return run_directories(tasks, self.out_dir / self.scale, self.scale, self.seeds_at_once)
@@ -187,20 +187,31 @@ class Request:
         replace_text(path.with_suffix(".md"), text + "\n")
         print(f"\n{tables.section(item, results, numbers)}\n\nwritten: {', '.join(map(str, (path, *drawn)))}")
 
+    def _seeds(self, item: Analysis) -> tuple[int, ...]:
+        return self.seeds or item.seeds_at(self.scale)
+
+    def _figure(self, item: Analysis, results: Results) -> pathlib.Path | None:
+        """Returns the file of a figure's data; None without one that has all seeds that its claims need."""
+        return results.figure(file_stem(item), self._seeds(item) if item.claims and not self.from_results else ())
+
     def _draw_analysis(self, item: Analysis, results: Results, directories: list[RunDirectory]) -> None:
-        """Draws a figure; computes its data if they don't exist and its runs are finished."""
+        """Draws a figure; computes its data from the seeds that are finished, unless all of its seeds have some."""
         path = self.tables / f"{file_stem(item)}.{self.form}"
-        source = results.figure(path.stem)
+        source = self._figure(item, results)
         if source is None:
             if self.from_results:
                 return
             keys = {name: run.key for name, run in item.trajectories(self.scale).items()}
-            finished = {directory.task.run.key: directory for directory in directories if directory.finished}
-            if not keys or (item.kind != "labels" and not set(keys.values()) <= set(finished)):
+            finished = {(each.task.run.key, s): each.path for each in directories if each.finished for s in each.seeds}
+            analyzed = {
+                seed: {name: finished[key, seed] for name, key in keys.items()}
+                for seed in self._seeds(item)
+                if all((key, seed) in finished for key in keys.values())
+            }
+            if not keys or (item.kind != "labels" and not analyzed):
                 why = "its runs are not finished" if keys else f"there is nothing at scale {self.scale}"
                 print(f"{item.name}: {why}.")
                 return
-            analyzed = {name: finished[key] for name, key in keys.items() if key in finished}
             source = path.with_suffix(".json")
             figure_files.write(
                 source, pictures.compute(item, self.scale, analyzed, self.data_dir), item.titled(self.scale)

@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import platform
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 
 from .. import records
+from ..figures import stored as figure_files
 from ..figures.sources import readout_name
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
@@ -27,6 +29,8 @@ RESULTS = pathlib.Path(__file__).parent.parent / "results"
 IN_CHECKOUT = (RESULTS.parent.parent / "setup.py").is_file()
 # Digits of accuracies and losses that are stored.
 DIGITS = 5
+# The entry of a figure's data with what its claims compare, by seed; a figure without claims needs none.
+READINGS = "readings"
 # What a stored record takes from config.json.
 OF_CONFIG = ("fingerprint", "versions", "device", "strategy")
 # Fields of Config that depend on the machine are not stored, others may repeat the run.
@@ -69,9 +73,11 @@ class Results:
         by_processors = [each for each in self.records(run) if each.about.get("device", "cpu").startswith("cpu")]
         return {seed: value for record in by_processors for seed, value in record.seconds.items()}
 
-    def figure(self, stem: str) -> pathlib.Path | None:
-        """Returns the file of the data of a figure; None without one."""
-        return next((path for folder in self.folders if (path := folder / f"{stem}.json").is_file()), None)
+    def figure(self, stem: str, seeds: Iterable[int] = ()) -> pathlib.Path | None:
+        """Returns the first file of the data of a figure, with the readings of some seeds; None without one."""
+        files = (path for folder in self.folders if (path := folder / f"{stem}.json").is_file())
+        has = lambda path: figure_files.read(path)[0].get(READINGS, {}).keys() if seeds else ()
+        return next((path for path in files if set(map(str, seeds)) <= set(has(path))), None)
 
 
 def stored(scale: str) -> Results:

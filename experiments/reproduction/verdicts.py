@@ -18,6 +18,7 @@ from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
 from ..records import Json
 from ..tables.formats import markdown_table
 from .numbers import CHANCE_FACTOR, Position, Value
+from .results import READINGS
 
 # Fewer seeds give no verdict.
 LEAST_SEEDS = 5
@@ -350,8 +351,6 @@ def _incomparable(*numbers: Value) -> str:
 
 # Name -> metric -> number, read off a figure.
 Readings = dict[str, dict[str, float]]
-# The entry of a figure's data that has the readings, by seed; a figure without claims needs none.
-READINGS = "readings"
 # The split of the examples that claims are about.
 SPLIT = "test"
 # Metrics that are shares, whose differences count in percentage points.
