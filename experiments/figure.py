@@ -79,8 +79,8 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
     flags.DEFINE_integer("replicas", 2, "factors: how many times every client trains.", lower_bound=1)
     flags.DEFINE_integer("examples", 0, "Examples to evaluate, drawn once; 0: all (factors: 2,000).", lower_bound=0)
-    text = "plane, line: points along an axis; 0: 21 and 41."
-    flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
+    text = "plane, line: points along an axis; by default 21 and 41."
+    flags.DEFINE_integer("points", None, text, lower_bound=2, upper_bound=MOST_POINTS)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
     text = "smoothness, targets, sweeps, clients: metric of evaluations; by default accuracy, or r2 (clients: rmse)."
     flags.DEFINE_string("metric", "", text)
