@@ -68,7 +68,7 @@ class Clock(NamedTuple):
 CLOCKS = Registry("clock", builds=Clock)
 
 
-@functools.lru_cache(8)
+@functools.lru_cache(128)
 def _normal(seed: int, count: int) -> np.ndarray:
     """Returns two normal numbers for each client [count, 2]; the first clients' numbers do not depend on `count`."""
     return generator(seed, _TAG).standard_normal((count, 2))
