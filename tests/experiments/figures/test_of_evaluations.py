@@ -116,7 +116,7 @@ def test_label_histograms(tmp_path):
 
 def test_who_trained_when(tmp_path):
     """Two fast clients and a slow one, all in training at any time: the slow one's updates are old."""
-    seconds = lambda seed, round, ids: sampling.Jobs(np.array([1.0, 1.0, 3.5])[ids])
+    seconds = lambda seed, round, ids, work: sampling.Jobs(np.array([1.0, 1.0, 3.5])[ids])
     found = staleness.compute(sampling.asynchronous(3, 1, 3, 100, 0.0, 0.0, seconds), 0, 24)
     trained = dict(zip(found["clients"], found["trained"], strict=True))
     assert trained[0][:2] == [[0.0, 1.0, trained[0][0][2]], [1.0, 2.0, 1]] and trained[2][0] == [0.0, 3.5, 6]
