@@ -25,7 +25,8 @@ COSTS = {
 def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "accuracy") -> dict[str, Any]:
     """Returns the first round in which each curve reaches each target, per seed, and speed-ups over the first model.
 
-    A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other.
+    A loss or RMSE reaches a target from above. Seeds that diverged or were stopped early count as any other. Where a
+    seed reaches it at its first evaluation, as a fork may, the round is a bound, without a speed-up; round 0 is none.
 
     Raises:
       UserError: no target, one in percent, or a curve without such evaluations.
@@ -44,10 +45,13 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         for name, (key, _) in COSTS.items():
             if all(key in line for line in source.lines):
                 entry[name] = [rounds.tolist(), curves.places(source, rounds, name)]
+        entry["bound"] = [any(seed == own[1][0] > 0 for seed, own in zip(seeds, signed)) for seeds in reached]
         methods.append(entry | {"mean": [None if None in seeds else mean_of(seeds) for seeds in reached]})
     first = next((entry for entry, each in zip(methods, series) if each.readout == "model"), methods[0])
     for entry in methods:
-        entry["speedup"] = list(map(analysis.speedup, first["mean"], entry["mean"]))
+        bounds = map(max, first["bound"], entry["bound"])
+        ratios = map(analysis.speedup, first["mean"], entry["mean"])
+        entry["speedup"] = [None if bound else ratio for bound, ratio in zip(bounds, ratios)]
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
 
 
@@ -59,14 +63,15 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     timed, over = _known(result, "simulated_seconds"), f"speed-up over {result['baseline']}"
     table: list[tuple[str, ...]] = [("run", result["metric"], "rounds", over, "MB", *["simulated s"] * timed)]
     for method in result["methods"]:
-        for target, seeds, mean, speedup in zip(result["targets"], method["rounds"], method["mean"], method["speedup"]):
+        for number, target in enumerate(result["targets"]):
+            seeds, mean, speedup = (method[name][number] for name in ("rounds", "mean", "speedup"))
             reached = sum(seed is not None for seed in seeds)
             missed = f"> {method['last']}" if len(seeds) == 1 else f"> {method['last']} ({reached}/{len(seeds)} seeds)"
             costs = (
-                "-" if mean is None or name not in method else f"{_cost(name, method, mean):.1f}"
+                "-" if mean is None or name not in method else f"{_most(method, number)}{_cost(name, method, mean):.1f}"
                 for name in ("bytes", *["simulated_seconds"] * timed)
             )
-            rounds = missed if mean is None else f"{mean:.1f}".removesuffix(".0")
+            rounds = missed if mean is None else f"{_most(method, number)}{mean:.1f}".removesuffix(".0")
             ratio = "-" if speedup is None else f"{speedup:.2f}"
             table.append((method["label"], style.level(result["metric"], target), rounds, ratio, *costs))
     return table
@@ -79,6 +84,11 @@ def _known(result: dict[str, Any], name: str) -> bool:
 def _cost(name: str, method: dict[str, Any], rounds: float) -> float:
     """Returns megabytes or seconds until a round, interpolated between evaluations."""
     return float(np.interp(rounds, *method[name]))
+
+
+def _most(method: dict[str, Any], number: int) -> str:
+    """Returns what stands before a round, or its cost, that is a bound."""
+    return "<= " if method.get("bound", {number: False})[number] else ""
 
 
 def _missed(method: dict[str, Any], number: int) -> str:
@@ -133,6 +143,7 @@ def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
         axis.barh(at, lengths, height=0.9 * height, color=colors, **_texture(number))
         for place, length, method in zip(at, lengths, methods):
             short = f"{length:.0f}" if length >= 100 or length == int(length) else f"{length:.3g}"
+            short = _most(method, number) + short
             text = short if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"

@@ -93,7 +93,7 @@ def test_targets_in_simulated_time(tmp_path):
     assert [row[-1] for row in cells] == ["6.0", "-", "80.0", "-"]
     figure = targets.draw(found, None, "")
     assert figure.axes[1].get_xlabel() == "simulated time until then (s)"
-    assert len(targets.rows(targets.compute([Series("none", [line(0, 0, 0.5)])], [0.3]))[0]) == 5
+    assert targets.rows(targets.compute([Series("fork", [line(0, 4, 0.5)])], [0.3]))[1][2:] == ("<= 4", "-", "-")
 
 
 def test_megabytes_until_a_target_are_those_of_the_evaluations(finished):
