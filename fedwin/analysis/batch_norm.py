@@ -23,21 +23,25 @@ def recomputed(model, variables: Variables, batches) -> Variables:
       batches: normalized batches as model.apply takes them, with 'mask' [B] (0 = padding) if they have one.
 
     Raises:
-      UserError: when no batch has an example, or statistics are not floats (haiku's counters).
+      UserError: when no batch has an example, or statistics are other than running means (haiku's counters).
 
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
     https://arxiv.org/abs/1803.05407.
     """
     if tree.is_empty(variables.stats):
         return variables
+    refusal = UserError(f"recomputed: {model.name} has statistics other than running means, such as haiku's counters.")
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(variables.stats)):
-        raise UserError(f"recomputed: the statistics of {model.name} are not all floats and can't be recomputed.")
+        raise refusal
     total, count = None, 0.0
     for batch in batches:
         examples = float(batch["mask"].sum()) if "mask" in batch else float(len(batch["x"]))
         # A batch of padding alone leaves the statistics as they are, m = 1.
         if examples:
-            part = tree.scale(examples, _batch_statistics(model, variables, batch))
+            statistics, m = _batch_statistics(model, variables, batch)
+            if any((leaf == 1).any() for leaf in jax.tree.leaves(m)):
+                raise refusal
+            part = tree.scale(examples, statistics)
             total, count = part if total is None else tree.add(total, part), count + examples
     if total is None:
         raise UserError("recomputed: no batch has an example; pass batches of training data.")
@@ -50,4 +54,4 @@ def _batch_statistics(model, variables, batch):
     step = lambda running: model.apply(Variables(variables.params, running), batch, jax.random.key(0), True).stats
     fill = lambda value: tree.map(lambda s: jnp.full_like(s, value), variables.stats)
     moved, m = jax.jvp(step, (fill(0),), (fill(1),))
-    return tree.map(lambda new, m: new / (1 - m), moved, m)
+    return tree.map(lambda new, m: new / (1 - m), moved, m), m

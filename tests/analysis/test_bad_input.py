@@ -8,13 +8,14 @@ from fedwin import analysis, testing
 from tests.analysis.common import ONES, bowl, network
 from tests.refusals import refused
 
-SQUARE = np.zeros((1, 2, 2))
+MODEL, SQUARE = testing.classification().setting.model, np.zeros((1, 2, 2))
 
 
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: analysis.recomputed(testing.classification().setting.model, network(0), []), "no batch"),
+        (lambda: analysis.recomputed(MODEL, network(0), []), "no batch"),
+        (lambda: analysis.recomputed(MODEL._replace(apply=lambda own, *_: own), network(0), [{"x": [0]}]), "counters"),
         (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 2]), "0..1"),
         (lambda: analysis.factors(SQUARE[:, :1], np.zeros(2), [0, 0]), "two clients are needed"),
         (lambda: analysis.client_losses(SQUARE, [0, 1], "hinge"), "'hinge'"),

@@ -14,10 +14,9 @@ def test_recomputed_statistics_are_those_of_the_data():
     model = testing.classification().setting.model
     variables = model.init(jax.random.key(3))
     x = RANDOM(0).standard_normal((10, 2)).astype(np.float32)
-    y, mask = np.zeros(4, np.int32), np.array([1, 1, 0, 0], np.float32)
+    mask = np.array([1, 1, 0, 0], np.float32)
     padded = np.concatenate([x[8:], np.zeros((2, 2), np.float32)])
-    batches = [{"x": x[:4], "y": y}, {"x": x[4:8], "y": y}, {"x": padded, "y": y, "mask": mask}]
-    batches += [{"x": padded, "y": y, "mask": 0 * mask}]
+    batches = [{"x": x[:4]}, {"x": x[4:8]}, {"x": padded, "mask": mask}, {"x": padded, "mask": 0 * mask}]
     out = analysis.recomputed(model, variables._replace(stats={"mean": jnp.full(4, 7.0)}), batches)
     np.testing.assert_allclose(out.stats["mean"], np.tanh(x @ variables.params["hidden"]["kernel"]).mean(0), atol=2e-6)
     jax.tree.map(np.testing.assert_array_equal, out.params, variables.params)
