@@ -209,6 +209,8 @@ def _wanted(part: str, model: Model) -> Leaves:
 def _check_fit(part: str, where: pathlib.Path, model: Model, wanted: Leaves, saved: Leaves) -> None:
     """Raises UserError unless the leaves of another run or a file are exactly the wanted ones of a part."""
     remedy = "use the same network, or choose another part"
+    if any(f"{name}.a" in saved for name in wanted):
+        remedy = "these are corrections of --lora; export that run, and start from the file, the merged network"
     for name, like in wanted.items():
         if name not in saved:
             raise UserError(f"init_from: the model of {where} has no '{name}'; {remedy}.")

@@ -103,13 +103,13 @@ def test_it_resumes_with_the_same_pretrained_model_alone(pretrained, tuned, tmp_
         (dict(init_from=""), "lora=rank=2 adapts a pretrained model; name it with --init_from"),
         (dict(lora="4"), "lora=4 is not key=value,key=value; write, for instance, --lora=rank=4"),
         (dict(init_from="{base}@2:part=features"), "no 'classifier/bias', which is frozen"),
+        (dict(init_from="{tuned}@2"), "corrections of --lora; export that run"),
         (dict(observe=["wima:window=2,part=classifier"]), r"no parameters below its classifier path \(none\)"),
     ],
 )
-def test_what_is_refused_is_one_line(pretrained, tmp_path, changes, words):
-    changes = dict(init_from="{base}@2", lora="rank=2") | changes
-    changes["init_from"] = changes["init_from"].format(base=pretrained)
-    refused(words, fedwin.check, placed(SMALL, tmp_path / "run", **changes))
+def test_what_is_refused_is_one_line(pretrained, tuned, tmp_path, changes, words):
+    own = {"init_from": changes.get("init_from", "{base}@2").format(base=pretrained, tuned=tuned[0])}
+    refused(words, fedwin.check, placed(SMALL, tmp_path / "run", **{"lora": "rank=2"} | changes | own))
 
 
 def test_all_seeds_adapt_one_model(tmp_path):
