@@ -33,7 +33,7 @@ def haiku_kernel(key, shape, dtype=jnp.float32):
     Args:
       shape: [..., inputs, outputs]; fan_in is the product of all axes but the last.
     """
-    fan_in = max(1, math.prod(shape[:-1]))
+    fan_in = math.prod(shape[:-1])
     return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
 
 
