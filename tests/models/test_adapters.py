@@ -38,6 +38,8 @@ def test_flax_module_without_cooperation():
     assert (a.logits != b.logits).any()
     assert (jax.tree.leaves(a.stats)[0] != jax.tree.leaves(variables.stats)[0]).any()
     refused("3 outputs, the data 5 classes", from_flax, Plain(), (8, 8, 1), 5)
+    inside = from_flax(nn.remat(Returns)(lambda y: y), (8, 8, 1))
+    assert inside.classifier is None and run(inside, inside.init(jax.random.key(0)), {"x": x}).features == ()
 
 
 class Returns(nn.Module):
@@ -50,13 +52,6 @@ class Returns(nn.Module):
         return self.what(nn.Dense(3)(x.reshape(len(x), -1)))
 
 
-class Flat(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        batch, features = x.shape
-        return nn.Dense(3)(x)
-
-
 class Counting(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -67,7 +62,7 @@ class Counting(nn.Module):
 @pytest.mark.parametrize(
     "make, options, words",
     [
-        (Flat, {}, r"Flat does not take examples of shape \(8, 8, 1\)"),
+        (lambda: Returns(lambda y: y @ y), {}, r"Returns does not take examples of shape \(8, 8, 1\)"),
         (Counting, {}, "Counting keeps state in .*'cache'"),
         (lambda: Returns(lambda y: jnp.argmax(y, -1, keepdims=True)), {}, "int32 of shape"),
         (lambda: Returns(lambda y: y), dict(dtype="1-2-3"), "dtype=1-2-3 must be one of float32, bfloat16"),
@@ -90,6 +85,8 @@ def test_haiku_with_and_without_state():
     out = model.apply(variables, {"x": images()}, jax.random.key(0), True)
     assert out.logits.shape == (3, 3) and model.classifier_path == ("linear",) and out.stats == ()
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
+    inside = from_haiku(hk.transform(lambda batch: hk.remat(lambda: linear(batch))()), sample)
+    assert inside.classifier is None and run(inside, inside.init(jax.random.key(0)), {"x": images()}).features == ()
 
     options = dict(train_kwargs={"is_training": True}, eval_kwargs={"is_training": False})
     model = from_haiku(hk.transform_with_state(forward), sample, 3, **options)

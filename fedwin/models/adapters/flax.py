@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core import tracers
 
 from fedwin import jax_config, tree
 from fedwin.core import Variables
@@ -24,18 +25,30 @@ from fedwin.models.model import Model, Output, compute_dtype
 
 
 class _LayerRecorder:
-    """Interceptor that records path and width of dense layers, and the input of the layer at `path`."""
+    """Interceptor that records path and width of dense layers, and the input of the layer at `path`.
+
+    Attributes:
+      readable: path -> whether the layer has one input: not several, nor any inside nn.remat, nn.jit, nn.scan.
+      trace: that of the network's call.
+    """
 
     def __init__(self, path=()):
         self.path, self.dense_layers, self.features = path, [], ()
+        self.readable, self.running, self.trace = {}, [], tracers.current_trace()
 
     def __call__(self, next_fun, args, kwargs, context):
-        if context.method_name == "__call__":
-            if isinstance(context.module, nn.Dense):
-                self.dense_layers.append((context.module.path, context.module.features))
-            if self.path and context.module.path == self.path:
-                self.features = args[0] if args else next(iter(kwargs.values()))
-        return next_fun(*args, **kwargs)
+        path = context.module.path
+        if context.method_name != "__call__" or path in self.running:  # a base class's call
+            return next_fun(*args, **kwargs)
+        if isinstance(context.module, nn.Dense):
+            self.dense_layers.append((path, context.module.features))
+        self.readable[path] = path not in self.readable and tracers.current_trace() == self.trace
+        if self.path and path == self.path:
+            self.features = (args[0] if args else next(iter(kwargs.values()))) if self.readable[path] else ()
+        self.running.append(path)
+        out = next_fun(*args, **kwargs)
+        self.running.pop()
+        return out
 
 
 class _Module:
@@ -98,7 +111,8 @@ def from_flax(
       input_dtype: dtype of the examples; jnp.int32 for tokens.
 
     Returns:
-      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
+      A Model whose features are the input of the classifier layer. Without such a layer, and with one that is called
+      several times or inside nn.remat, nn.jit or nn.scan, Model.classifier is None.
 
     Raises:
       UserError: when the module does not take examples of that shape, does not return num_classes logits, has
@@ -110,7 +124,7 @@ def from_flax(
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialize(key):
-        streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
+        recorder.trace, streams = tracers.current_trace(), {"params": key, "dropout": jax.random.fold_in(key, 1)}
         with nn.intercept_methods(recorder):
             arguments = wrapped.arguments(False, jnp.ones(1))
             return module.init_with_output(streams, jnp.zeros((1, *input_shape), input_dtype), **arguments)
@@ -137,8 +151,9 @@ def from_flax(
     def classifier(params, features):
         return linear(subtree(params, path), features, "kernel", "bias", dtype)
 
-    apply = _apply(wrapped, path, has_stats, lower)
-    return Model(init, apply, classifier if is_linear(params, path, "kernel", width) else None, path, name, width)
+    has_features = isinstance(out, tuple) or recorder.readable.get(path, False)
+    head = classifier if has_features and is_linear(params, path, "kernel", width) else None
+    return Model(init, _apply(wrapped, path, has_stats, lower), head, path, name, width)
 
 
 def _check_has_no_modes(module, name: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from flax.core import tracers
 
 from fedwin import tree
 from fedwin.core import Variables
@@ -42,7 +43,8 @@ def from_haiku(
       classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
 
     Returns:
-      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
+      A Model whose features are the input of the classifier layer. Without such a layer, and with one that is called
+      several times or inside hk.remat or hk.scan, Model.classifier is None.
 
     Raises:
       UserError: when the function is not transformed, has state but was transformed with hk.transform, cannot be traced
@@ -133,28 +135,27 @@ def from_functions(init: Callable, apply: Callable, sample_batch, num_classes, c
         output = _apply(apply, path)(Variables(params, stats), sample_batch, key, False)
         return classifier(params, output.features)
 
-    has_classifier, recorded = is_linear(params, path, "w", width), path
-    if has_classifier:
+    head = classifier if is_linear(params, path, "w", width) else None
+    if head:
         try:
             jax.eval_shape(classify_sample, params, stats, jax.random.key(0))
-        except (jax.errors.UnexpectedTracerError, TypeError):
-            # The layer runs inside the model's own jit, or once per time step: there is no array of features to return.
-            has_classifier, recorded = False, ()
-    head = classifier if has_classifier else None
-    return Model(lambda key: Variables(*init(key)), _apply(apply, recorded), head, path, name, width)
+        except TypeError:  # there are no features, ()
+            head = None
+    return Model(lambda key: Variables(*init(key)), _apply(apply, path), head, path, name, width)
 
 
 def _run_recording(function, path):
     """Runs `function` and returns (result, input of the haiku module at `path`, [((module name,), output width)])."""
     import haiku as hk
 
-    inputs, linear_layers = [], []
+    inputs, linear_layers, own = [], [], tracers.current_trace()
 
     def intercept(next_fun, args, kwargs, context):
         if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
             linear_layers.append(((context.module.module_name,), context.module.output_size))
             if path and context.module.module_name == path[0]:
-                inputs.append(args[0] if args else kwargs["inputs"])
+                # Values inside the model's own jit, hk.remat or hk.scan can't be returned.
+                inputs.append((args[0] if args else kwargs["inputs"]) if tracers.current_trace() == own else ())
         return next_fun(*args, **kwargs)
 
     with hk.intercept_methods(intercept):
