@@ -42,13 +42,20 @@ def part_mask(params, part: str, setting: core.Setting):
 
     Raises:
       UserError: when the model has no such part.
+
+    Example:
+      >>> part_mask({"bn1": {"bias": 1, "scale": 1}, "conv_norm": {"conv": {"kernel": 1}}}, "norm", None)
+      {'bn1': {'bias': True, 'scale': True}, 'conv_norm': {'conv': {'kernel': False}}}
     """
     if part != "norm":
         return mask_of_part(params, part, () if setting.model is None else setting.model.classifier_path, "local")
-    mask = jax.tree_util.tree_map_with_path(lambda path, leaf: "norm" in jax.tree_util.keystr(path).lower(), params)
-    if not any(jax.tree.leaves(mask)):
-        raise UserError("local: part=norm: the model has no normalization layers; choose part=classifier.")
-    return mask
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    norms = {path[:-1] for path in paths if path and jax.tree_util.keystr(path[-1:], simple=True) == "scale"}
+    if not norms:
+        raise UserError(
+            "local: part=norm: the model has no normalization layers (with a 'scale'); choose part=classifier."
+        )
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: path[:-1] in norms, params)
 
 
 def leaves_of(mask, params) -> list:
@@ -146,7 +153,8 @@ def local(
     (topk, quantize): after them, it would read a changed w_i.
 
     Args:
-      part: 'classifier', 'features' (everything else) or 'norm' (parameters of normalization layers).
+      part: 'classifier', 'features' (everything else) or 'norm' (of normalization layers: in flax and haiku, those with
+        a parameter 'scale').
       alternate: share of a client's local steps that train w_i alone, before the others train u alone. It is rounded
         up, so a client with a single step does not train u. 0: all steps train both.
 
