@@ -33,7 +33,7 @@ def recomputed(model, variables: Variables, batches) -> Variables:
     refusal = UserError(f"recomputed: {model.name} has statistics other than running means, such as haiku's counters.")
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(variables.stats)):
         raise refusal
-    total, count = None, 0.0
+    total, count = tree.zeros_like(variables.stats), 0.0
     for batch in batches:
         examples = float(batch["mask"].sum()) if "mask" in batch else float(len(batch["x"]))
         # A batch of padding alone leaves the statistics as they are, m = 1.
@@ -41,9 +41,8 @@ def recomputed(model, variables: Variables, batches) -> Variables:
             statistics, m = _batch_statistics(model, variables, batch)
             if any((leaf == 1).any() for leaf in jax.tree.leaves(m)):
                 raise refusal
-            part = tree.scale(examples, statistics)
-            total, count = part if total is None else tree.add(total, part), count + examples
-    if total is None:
+            total, count = tree.add(total, tree.scale(examples, statistics)), count + examples
+    if not count:
         raise UserError("recomputed: no batch has an example; pass batches of training data.")
     return variables._replace(stats=tree.scale(1 / count, total))
 

@@ -5,7 +5,6 @@ and the checksums of the arrays. It is written under a temporary name and rename
 incomplete cache has the final name.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -141,7 +140,7 @@ def write_to(
       UserError: the path can't be written, or is the cache of another choice.
     """
     check_choice(final, text)
-    partial, old = (final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial") for _ in range(2))
+    partial = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
     try:
         for abandoned in final.parent.glob(f".{final.name}.*.partial"):  # left by a process that was killed
             if time.time() - abandoned.stat().st_mtime > ABANDONED:
@@ -165,21 +164,19 @@ def write_to(
         (partial / "meta.json").write_text(json.dumps(meta, indent=1, default=lambda value: value.tolist()))
         for path in partial.iterdir():
             path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask
-        if force:
-            with contextlib.suppress(FileNotFoundError):
-                final.rename(old)  # in one step, as others may read or write it at the same time
+        if force and final.exists():
+            shutil.rmtree(final)
         try:
             partial.rename(final)
         except OSError:
-            if not final.is_dir():  # else another process has just written the same
+            if force or not final.is_dir():  # otherwise another process has just written the same
                 raise
     except OSError as error:
         raise UserError(
             f"{final}: cannot be written ({error.strerror or error}); choose a writable folder with enough space."
         ) from error
     finally:
-        for path in (partial, old):
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     return final
 
 

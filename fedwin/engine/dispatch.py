@@ -82,7 +82,7 @@ class Dispatch:
         strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
         measure = jax.jit(self._measure, inline=True)
 
-        run_shape, metric_shape = jax.eval_shape(step, run, store, jax.tree.map(lambda x: x[0], cohorts))
+        _, metric_shape = jax.eval_shape(step, run, store, jax.tree.map(lambda x: x[0], cohorts))
         probe_shape = jax.eval_shape(measure, run, test)
         shardings = strategy.placement(run)
 

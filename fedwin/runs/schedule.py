@@ -135,8 +135,7 @@ class Block(NamedTuple):
     def field(self, name: str, completed: int, end: int, filling: float, dtype: Any) -> Any:
         """Returns a field of the draws of rounds `completed` .. `end` - 1, [R_max, width]; None if no draw has it.
 
-        `filling` stands for the values of a draw without it; the other draws of the block decide whether any has it, so
-        that dispatches may be cut anywhere.
+        A draw without it has `filling`. All draws of the block decide, so that dispatches may be cut anywhere.
         """
         if all(getattr(draw, name) is None for draw in self.draws):
             return None

@@ -42,19 +42,13 @@ def part_mask(params, part: str, setting: core.Setting):
 
     Raises:
       UserError: when the model has no such part.
-
-    Example:
-      >>> part_mask({"bn1": {"bias": 1, "scale": 1}, "conv_norm": {"conv": {"kernel": 1}}}, "norm", None)
-      {'bn1': {'bias': True, 'scale': True}, 'conv_norm': {'conv': {'kernel': False}}}
     """
     if part != "norm":
         return mask_of_part(params, part, () if setting.model is None else setting.model.classifier_path, "local")
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     norms = {path[:-1] for path in paths if path and jax.tree_util.keystr(path[-1:], simple=True) == "scale"}
     if not norms:
-        raise UserError(
-            "local: part=norm: the model has no normalization layers (with a 'scale'); choose part=classifier."
-        )
+        raise UserError("local: part=norm: no layer has a 'scale', as normalization has; choose part=classifier.")
     return jax.tree_util.tree_map_with_path(lambda path, leaf: path[:-1] in norms, params)
 
 

@@ -10,6 +10,7 @@ import pytest
 from fedwin import core, testing
 from fedwin.engine.communication import communication
 from fedwin.wrappers import build_all
+from fedwin.wrappers.local_part import part_mask
 from tests.algorithms import numpy_clients as plain
 from tests.refusals import refused
 
@@ -25,6 +26,12 @@ def test_the_local_part_is_not_transmitted():
     # 8 numbers in the hidden layer, 15 in the last one, 4 statistics.
     assert whole == (4 * 27, 4 * 27) and classifier == (4 * 12, 4 * 12) and features == (4 * 19, 4 * 19)
     assert count(built(p, "fedcm")) == (4 * 20, 4 * 12)  # and momentum
+
+
+def test_norms_are_the_layers_with_a_scale():
+    params = {"bn1": {"bias": 1, "scale": 1}, "conv_norm": {"conv": {"kernel": 1}, "norm": {"scale": 1}}}
+    expected = {"bn1": {"bias": True, "scale": True}, "conv_norm": {"conv": {"kernel": False}, "norm": {"scale": True}}}
+    assert part_mask(params, "norm", None) == expected
 
 
 def test_noise_of_an_outer_wrapper_does_not_reach_the_servers_part():

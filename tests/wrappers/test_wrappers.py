@@ -222,7 +222,7 @@ quantize                | fedgloss  | quantize: the server of this algorithm com
 local:part=classifier   | scaffold  | local: .* send other messages than their mean step
 local:part=classifier   | mime      | local needs .* one round trip
 local:part=classifier   | diloco:fragments=2 | local: clients of this algorithm send a part
-local:part=norm         | fedavg    | local: part=norm: the model has no normalization layers
+local:part=norm         | fedavg    | local: part=norm: no layer has a 'scale'
 dp                      | fedavg    | --weighting=uniform
 dp                      | fedavg:weighting=uniform     | BatchNorm
 dp                      | scaffold:weighting=uniform   | also send 'drift'

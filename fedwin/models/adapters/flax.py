@@ -28,8 +28,7 @@ class _LayerRecorder:
     """Interceptor that records path and width of dense layers, and the input of the layer at `path`.
 
     Attributes:
-      readable: path -> whether the layer has one input: not several, nor any inside nn.remat, nn.jit, nn.scan.
-      trace: that of the network's call.
+      readable: path -> whether the layer has one input, in the trace of the network's call (not nn.scan's, say).
     """
 
     def __init__(self, path=()):
@@ -161,8 +160,7 @@ def _check_has_no_modes(module, name: str) -> None:
     from flax import nnx  # takes as long as importing flax.linen
 
     built = nnx.eval_shape(lambda: module.nnx_class(*module.args, **module.kwargs, rngs=nnx.Rngs(0)))
-    layers = (node for _, node in nnx.iter_graph(built) if isinstance(node, nnx.Dropout | nnx.BatchNorm))
-    if any(getattr(layer, "rate", 1) for layer in layers):
+    if any(isinstance(node, nnx.Dropout | nnx.BatchNorm) for _, node in nnx.iter_graph(built)):
         raise UserError(f"{name}: dropout and BatchNorm of flax.nnx cannot evaluate; write a flax.linen module.")
 
 

@@ -113,64 +113,55 @@ def from_functions(init: Callable, apply: Callable, sample_batch, num_classes, c
       apply: (params, stats, batch, key, train) -> (logits, stats).
     """
     if not hasattr(sample_batch, "get") or not hasattr(sample_batch.get("x"), "shape"):
-        raise UserError(
-            f"{name}: sample_batch must be a dict with an array 'x', such as {{'x': zeros [1, 28, 28, 1]}}."
-        )
-    linear_layers = []
+        raise UserError(f"{name}: sample_batch must be a dict with an array 'x', as {{'x': zeros [1, 28, 28, 1]}}.")
+    linear_layers, with_features = [], []
 
     def probe(key):
         params, stats = init(key)
-        (logits, _), _, layers = _run_recording(lambda: apply(params, stats, sample_batch, key, False), None)
+        (logits, _), inputs, layers = _run_recording(lambda: apply(params, stats, sample_batch, key, False))
         linear_layers.extend(layers)
+        with_features.extend(path for path, features in inputs.items() if not isinstance(features, tuple))
         return params, stats, logits
 
-    params, stats, logits = traced_shapes(name, sample_batch["x"].shape[1:], probe, jax.random.key(0))
+    params, _, logits = traced_shapes(name, sample_batch["x"].shape[1:], probe, jax.random.key(0))
     width = num_outputs(name, logits, num_classes)
     path = locate_classifier(name, params, classifier_path, linear_layers, width)
 
     def classifier(params, features):
         return linear(subtree(params, path), features, "w", "b")
 
-    def classify_sample(params, stats, key):
-        output = _apply(apply, path)(Variables(params, stats), sample_batch, key, False)
-        return classifier(params, output.features)
-
-    head = classifier if is_linear(params, path, "w", width) else None
-    if head:
-        try:
-            jax.eval_shape(classify_sample, params, stats, jax.random.key(0))
-        except TypeError:  # there are no features, ()
-            head = None
+    head = classifier if is_linear(params, path, "w", width) and path in with_features else None
     return Model(lambda key: Variables(*init(key)), _apply(apply, path), head, path, name, width)
 
 
-def _run_recording(function, path):
-    """Runs `function` and returns (result, input of the haiku module at `path`, [((module name,), output width)])."""
+def _run_recording(function):
+    """Runs a function and returns (result, (module name,) of a hk.Linear -> its input, [((module name,), width)]).
+
+    A module that is called several times, or inside the model's own jit, hk.remat or hk.scan, has the input ().
+    """
     import haiku as hk
 
-    inputs, linear_layers, own = [], [], tracers.current_trace()
+    inputs, linear_layers, own = {}, [], tracers.current_trace()
 
     def intercept(next_fun, args, kwargs, context):
         if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
-            linear_layers.append(((context.module.module_name,), context.module.output_size))
-            if path and context.module.module_name == path[0]:
-                # Values inside the model's own jit, hk.remat or hk.scan can't be returned.
-                inputs.append((args[0] if args else kwargs["inputs"]) if tracers.current_trace() == own else ())
+            path = (context.module.module_name,)
+            linear_layers.append((path, context.module.output_size))
+            readable = path not in inputs and tracers.current_trace() == own
+            inputs[path] = (args[0] if args else kwargs["inputs"]) if readable else ()
         return next_fun(*args, **kwargs)
 
     with hk.intercept_methods(intercept):
-        result = function()
-    # A module that is called once per time step has several inputs, which are not one array of features.
-    return result, inputs[0] if len(inputs) == 1 else (), linear_layers
+        return function(), inputs, linear_layers
 
 
-def _apply(function: Callable, recorded: tuple[str, ...]):
-    """Returns Model.apply, with the input of the module at path `recorded` as features."""
+def _apply(function: Callable, path: tuple[str, ...]):
+    """Returns Model.apply, with the input of the module at a path as features."""
 
     def apply(variables, batch, key, train):
         def forward(params, stats, batch, key):
-            (logits, stats), features, _ = _run_recording(lambda: function(params, stats, batch, key, train), recorded)
-            return logits, features, stats
+            (logits, stats), inputs, _ = _run_recording(lambda: function(params, stats, batch, key, train))
+            return logits, inputs.get(path, ()), stats
 
         logits, features, stats = lower_convolutions(forward)(variables.params, variables.stats, batch, key)
         return Output(tree.at_least_float32(logits), features, stats)
