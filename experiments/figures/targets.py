@@ -87,8 +87,8 @@ def _cost(name: str, method: dict[str, Any], rounds: float) -> float:
 
 
 def _most(method: dict[str, Any], number: int) -> str:
-    """Returns what stands before a round, or its cost, that is a bound."""
-    return "<= " if method.get("bound", {number: False})[number] else ""
+    """Returns the text before a round, or its cost, that is a bound; older data do not say which are."""
+    return "<= " if "bound" in method and method["bound"][number] else ""
 
 
 def _missed(method: dict[str, Any], number: int) -> str:
