@@ -201,15 +201,18 @@ def end_notes(sweep: Sweep) -> list[str]:
 
     The least number that a flag takes, such as --weight_decay=0, has none: there is no lower one.
     """
+    if not sweep.ranked or sweep.trials:
+        return []
     notes = []
-    for field, value in sweep.points[next(iter(sweep.ranked))].items() if sweep.ranked and not sweep.trials else ():
+    for field, value in sweep.points[next(iter(sweep.ranked))].items():
         values = sweep.axes[field]
-        if len(values) > 2 and isinstance(value, (int, float)) and value in (min(values), max(values)):
-            if value == get_args(Config.__dataclass_fields__[field].type)[1].least:
-                continue
-            end, beyond = ("lowest", "lower") if value == min(values) else ("highest", "higher")
+        if len(values) < 3 or not isinstance(value, (int, float)):
+            continue
+        least = get_args(Config.__dataclass_fields__[field].type)[1].least
+        ends = {min(values): ("lowest", "lower"), max(values): ("highest", "higher"), least: None}
+        if (found := ends.get(value)) is not None:
             flag = f"{config_flags.flag_of(field)}={grid.format_value(value)}"
-            notes.append(f"note: {flag} is the {end} of its values; a {beyond} one may be better")
+            notes.append(f"note: {flag} is the {found[0]} of its values; a {found[1]} one may be better")
     return notes
 
 
