@@ -46,7 +46,7 @@ def part_mask(params, part: str, setting: core.Setting):
     if part != "norm":
         return mask_of_part(params, part, () if setting.model is None else setting.model.classifier_path, "local")
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    norms = {path[:-1] for path in paths if path and jax.tree_util.keystr(path[-1:], simple=True) == "scale"}
+    norms = {path[:-1] for path in paths if jax.tree_util.keystr(path[-1:], simple=True) == "scale"}
     if not norms:
         raise UserError("local: part=norm: no layer has a 'scale', as normalization has; choose part=classifier.")
     return jax.tree_util.tree_map_with_path(lambda path, leaf: path[:-1] in norms, params)
