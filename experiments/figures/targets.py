@@ -49,9 +49,9 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         methods.append(entry | {"mean": [None if None in seeds else mean_of(seeds) for seeds in reached]})
     first = next((entry for entry, each in zip(methods, series) if each.readout == "model"), methods[0])
     for entry in methods:
-        bounds = map(max, first["bound"], entry["bound"])
         ratios = map(analysis.speedup, first["mean"], entry["mean"])
-        entry["speedup"] = [None if bound else ratio for bound, ratio in zip(bounds, ratios)]
+        bounds = zip(first["bound"], entry["bound"])
+        entry["speedup"] = [None if any(either) else ratio for either, ratio in zip(bounds, ratios)]
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
 
 
