@@ -33,7 +33,7 @@ def test_femnist_digits_and_forced_forms(tmp_path):
     write_both(tmp_path, "federated_emnist_digitsonly", {b"f0001_00": {"pixels": PAPER, "label": np.array([3, 4])}})
     assert data.load("femnist_digits", tmp_path).train["x"].max() == 0  # all paper
     assert data.load("femnist_digits:paper=0", tmp_path).train["x"].min() == 255
-    refused("found no LEAF JSON .*/leaf", data.load, "femnist_digits:form=leaf", tmp_path)
+    refused("femnist_digits: found no LEAF JSON .*/leaf", data.load, "femnist_digits:form=leaf", tmp_path)
     refused("found no .* Fetch .*_emnist_digitsonly_", data.load, "femnist_digits", tmp_path / "femnist")
 
 

@@ -67,7 +67,7 @@ def test_convolution_equals_lax(name):
         return jax.jit(run)(x, w, cotangent)
 
     for a, b in zip(value_and_gradients(ours), value_and_gradients(theirs)):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=5e-6 * np.abs(b).max())
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6 * np.abs(b).max())
 
 
 def test_sums_have_the_type_that_is_asked_for():
