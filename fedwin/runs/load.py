@@ -71,11 +71,11 @@ class TrainedModel:
     def received(self) -> Variables:
         """The model that clients receive next: the server's, or what an algorithm or wrapper sends in its place."""
         run, phases = traceable(self.run), self.prepared.algorithm.phases
-        form = lambda model: (jax.tree.structure(model), [np.shape(leaf) for leaf in jax.tree.leaves(model)])
-        is_model = lambda node: form(node) == form(run.params)
+        is_model = lambda node: tree.alike(node, run.params)
         with jax_config.settings(self.prepared.config.precision):
             sent = next(phase for phase in phases if phase.client).broadcast(run.params, run.state)
-        # An asynchronous server sends old models.
+            if self.prepared.config.asynchronous:  # a ring of broadcasts, or the newest alone
+                sent = tree.map(lambda leaf: leaf[run.round % len(leaf)], sent)
         return Variables(next(filter(is_model, jax.tree.leaves(sent, is_leaf=is_model)), run.params), run.stats)
 
     def client_table(self) -> dict[str, np.ndarray]:
