@@ -1,6 +1,5 @@
 """Figure and table of the rounds, megabytes and simulated seconds until a method first reaches a target."""
 
-import functools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -36,15 +35,14 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
     style.check_shares(metric, targets)
     methods = []
     for source in series:
-        seeds = curves.by_seed(source, metric, diverged=True).values()
-        rounds = np.array(max(map(list, seeds), key=max))  # of the seed that trained longest
+        seeds = curves.by_seed(source, metric, diverged=True)
         sign = -1 if is_lower(metric) else 1
-        signed = [(sign * np.array(list(own.values())), list(own)) for own in seeds]
+        signed = [(sign * np.array(list(own.values())), list(own)) for own in seeds.values()]
         reached = [[analysis.rounds_to_target(v, sign * target, at) for v, at in signed] for target in targets]
-        entry: dict[str, Any] = {"label": source.label, "last": int(rounds[-1]), "rounds": reached}
+        entry: dict[str, Any] = {"label": source.label, "last": max(map(max, seeds.values())), "rounds": reached}
         for name, (key, _) in COSTS.items():
             if all(key in line for line in source.lines):
-                entry[name] = [rounds.tolist(), curves.places(source, rounds, name)]
+                entry[name] = _costs(source, name, list(seeds), reached)
         entry["bound"] = [any(seed == own[1][0] > 0 for seed, own in zip(seeds, signed)) for seeds in reached]
         methods.append(entry | {"mean": [None if None in seeds else mean_of(seeds) for seeds in reached]})
     first = next((entry for entry, each in zip(methods, series) if each.readout == "model"), methods[0])
@@ -53,6 +51,13 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         bounds = zip(first["bound"], entry["bound"])
         entry["speedup"] = [None if any(either) else ratio for either, ratio in zip(bounds, ratios)]
     return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
+
+
+def _costs(source: Series, name: str, seeds: Sequence[int], reached: Sequence[Sequence[Any]]) -> list[float | None]:
+    """Returns the mean over seeds of the megabytes or seconds until each reaches a target; None if one does not."""
+    own = {seed: source._replace(lines=[line for line in source.lines if line["seed"] == seed]) for seed in seeds}
+    cost = lambda seed, round: curves.places(own[seed], np.array([round]), name)[0]
+    return [None if None in rounds else mean_of(map(cost, seeds, rounds)) for rounds in reached]
 
 
 def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -68,7 +73,7 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
             reached = sum(seed is not None for seed in seeds)
             missed = f"> {method['last']}" if len(seeds) == 1 else f"> {method['last']} ({reached}/{len(seeds)} seeds)"
             costs = (
-                "-" if mean is None or name not in method else f"{_most(method, number)}{_cost(name, method, mean):.1f}"
+                "-" if mean is None or name not in method else f"{_most(method, number)}{method[name][number]:.1f}"
                 for name in ("bytes", *["simulated_seconds"] * timed)
             )
             rounds = missed if mean is None else f"{_most(method, number)}{mean:.1f}".removesuffix(".0")
@@ -79,11 +84,6 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _known(result: dict[str, Any], name: str) -> bool:
     return all(name in method for method in result["methods"])
-
-
-def _cost(name: str, method: dict[str, Any], rounds: float) -> float:
-    """Returns megabytes or seconds until a round, interpolated between evaluations."""
-    return float(np.interp(rounds, *method[name]))
 
 
 def _most(method: dict[str, Any], number: int) -> str:
@@ -109,9 +109,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     height = 1.3 + len(methods) * max(0.2 * len(targets) + 0.12, style.height_of(names))
     size = {"width": 0.95 * style.WIDTH, "height": height}
     with style.panels(path, title, 1, 1 + len(further), sharey=True, **size) as (figure, grid):
-        _bars(grid[0, 0], result, "round (first)", lambda method, rounds: rounds)
+        _bars(grid[0, 0], result, "round (first)", "mean")
         for column, (label, name) in enumerate(further, 1):
-            _bars(grid[0, column], result, label, functools.partial(_cost, name))
+            _bars(grid[0, column], result, label, name)
         grid[0, 0].set_yticks(range(len(methods)), names)
         grid[0, 0].invert_yaxis()
         grid[0, 0].xaxis.get_major_locator().set_params(integer=True)
@@ -131,15 +131,15 @@ def _texture(number: int) -> dict[str, Any]:
     return {"alpha": (1.0, 0.65, 0.35)[number % 3], "hatch": ("", "//", "..")[number // 3 % 3], "edgecolor": "white"}
 
 
-def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
+def _bars(axis, result: dict[str, Any], name: str, cost: str) -> None:
     """Draws a panel with a group of bars per method, in its color, and a bar per target."""
     methods, targets = result["methods"], result["targets"]
     colors = [look["color"] for look in style.looks([method["label"] for method in methods])]
     height = 0.8 / len(targets)
-    longest = max([cost(method, mean) for method in methods for mean in method["mean"] if mean is not None], default=1)
+    longest = max([each for method in methods for each in method[cost] if each is not None], default=1)
     for number in range(len(targets)):
         at = np.arange(len(methods)) + (number - (len(targets) - 1) / 2) * height
-        lengths = [0 if method["mean"][number] is None else cost(method, method["mean"][number]) for method in methods]
+        lengths = [method[cost][number] or 0 for method in methods]
         axis.barh(at, lengths, height=0.9 * height, color=colors, **_texture(number))
         for place, length, method in zip(at, lengths, methods):
             short = f"{length:.0f}" if length >= 100 or length == int(length) else f"{length:.3g}"
