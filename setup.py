@@ -6,6 +6,7 @@ checkout.
 """
 
 import pathlib
+import shutil
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
@@ -46,7 +47,12 @@ class Sdist(sdist):
 
 
 class BuildPy(build_py):
-    """The packages without the commands of a checkout."""
+    """The packages without the commands of a checkout, and without what an earlier build of this folder has left."""
+
+    def run(self):
+        """Builds in an empty folder: removed modules would be installed and imported, and removed results read."""
+        shutil.rmtree(pathlib.Path(self.build_lib) / "fedwin", ignore_errors=True)
+        super().run()
 
     def find_package_modules(self, package, package_dir):
         """Returns (package, module, file) of the modules of a package."""
