@@ -27,6 +27,8 @@ def quiet_start() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _end)
         gc.set_threshold(IMPORTING)
+        # A stream that the shell has closed (2>&-) is None, and the next file to be opened would take its number.
+        sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
 
 
 def imported() -> None:

@@ -20,9 +20,7 @@ class EscapedStream:
 
     def write(self, text: str) -> int:
         """Writes a text; returns its length."""
-        if UNPRINTABLE.search(_LAYOUT.sub("", text)):
-            text = UNPRINTABLE.sub(lambda match: match[0] if _LAYOUT.match(match[0]) else escape(match[0]), text)
-        return self.stream.write(text)
+        return self.stream.write(UNPRINTABLE.sub(lambda m: m[0] if _LAYOUT.match(m[0]) else escape(m[0]), text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
