@@ -12,8 +12,7 @@ ENTRIES = [
     for kind, registry in REGISTRIES.items()
     if kind not in ("asynchronous", "datasets", "models")
     for name, entry in registry.entries.items()
-    # Other tests register further methods.
-    if entry.builder.__module__.startswith("fedwin.")
+    if entry.builder.__module__.startswith("fedwin.")  # other tests register further methods
 ]
 
 

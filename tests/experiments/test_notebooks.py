@@ -36,7 +36,6 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fedwin.experiments", experiments)
     cells = json.loads(path.read_text())["cells"]
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
-    assert code
     space = {}
     for cell in code:
         exec(compile("\n".join(x for x in cell.splitlines() if not x.startswith("%")), path.name, "exec"), space)
