@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.files import replace_text
+from fedwin.files import replace_text, writing
 
 from .. import launching
 from ..cli import picture_format
@@ -105,8 +105,7 @@ class Request:
             return
         if not self.from_results and (line := self.of_stored(items, cells, directories)):
             print(line, flush=True)
-        refused: dict[pathlib.Path, str] = {}
-        stopped = ""
+        refused, stopped = dict[pathlib.Path, str](), ""
         deadline = None if self.budget is None else time.monotonic() + self.budget
         try:
             # Once a grid has been searched, the run of its best point is planned.
@@ -123,7 +122,8 @@ class Request:
             stopped = f"the budget of {readable(self.budget or 0)} is spent; {left_over} run(s) left"
         if self.keep:
             self._keep(directories)
-        self.tables.mkdir(parents=True, exist_ok=True)
+        with writing(self.tables):
+            self.tables.mkdir(parents=True, exist_ok=True)
         results = self.results()
         for each in items:
             if isinstance(each, Item):
