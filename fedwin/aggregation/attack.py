@@ -226,11 +226,11 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """
     if setting.model is None:
         raise UserError("label_flip: the model does not say how many classes there are; choose another --model.")
-    num_classes = setting.model.num_classes
 
     def poison(c, attacks):
         check_one_class(c.examples["y"], "label_flip", "choose another --attack")
-        # The counts are those of the labels that it trains on.
+        # Of the data, as counts are: the model may have more. The counts are those of the labels that it trains on.
+        num_classes = c.info["train"].shape[-1] if "train" in c.info else setting.model.num_classes
         info = with_counts(c.info, lambda counts: jnp.where(attacks, jnp.flip(counts, -1), counts))
         return poisoned(c._replace(info=info), attacks, y=lambda y: num_classes - 1 - y)
 
