@@ -66,13 +66,8 @@ def _combined(combine: Callable, sent: core.MeanStep, present) -> core.MeanStep:
     # A weight of 0 removes a client from any mean, and its step is not known.
     present = present & (sent.weight > 0)
     weight = jnp.where(present, sent.weight, 0)
-
-    def step(x):
-        shape = (-1,) + (1,) * (x.ndim - 1)
-        divisor = jnp.where(present, sent.weight, 1).astype(x.dtype)
-        return jnp.where(present.reshape(shape), x / divisor.reshape(shape), 0)
-
-    steps = tree.map(step, sent.total)
+    one = lambda sent, present: tree.where(present, sent.value, tree.zeros_like(sent.total))
+    steps = jax.vmap(one)(sent, present)
     packing = window.flat(tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), steps))
     rows = jax.vmap(packing.pack)(steps)
     vector = combine(rows, weight.astype(packing.dtype), present)
@@ -102,7 +97,7 @@ def aggregated(algorithm: core.Algorithm, aggregator: Aggregator) -> core.Algori
     """Returns an algorithm, given with all its wrappers, whose server combines the clients' steps with an aggregator.
 
     Model statistics (BatchNorm's), metrics, and parts of a message other than mean steps (SCAFFOLD's controls, MIME's
-    gradients) remain weighted means and sums.
+    gradients) remain weighted means and sums; a client's metric that is not finite does not count.
 
     Raises:
       UserError: when the algorithm aggregates stacked messages itself; on tracing a round, when clients send no mean
@@ -123,7 +118,12 @@ def aggregated(algorithm: core.Algorithm, aggregator: Aggregator) -> core.Algori
             one = lambda x: _combined(combine, x, present) if is_step(x) else jnp.sum(x, 0)
             return jax.tree.map(one, messages, is_leaf=is_step)
 
-        return phase._replace(aggregate=aggregate)
+        def client(down, c):
+            update = phase.client(down, c)
+            counted = lambda x: tree.where(jnp.isfinite(sum(map(jnp.sum, jax.tree.leaves(x)))), x, tree.zeros_like(x))
+            return update._replace(metrics={name: counted(mean) for name, mean in update.metrics.items()})
+
+        return phase._replace(client=client, aggregate=aggregate)
 
     return core.with_client_phases(with_aggregator, algorithm)
 

@@ -119,14 +119,14 @@ def build(algorithm, aggregate):
 
 @pytest.mark.parametrize("strategy", [Strategy(None), Strategy(2), Strategy(1, make_mesh(2))], ids=str)
 def test_the_server_steps_by_the_median_on_every_strategy(strategy):
-    p = stepping(sizes=SIZES)
+    steps = np.where(np.arange(5)[:, None] == 3, np.inf, STEPS)  # of which one is not finite
+    p = stepping(steps, sizes=SIZES)
     method = p.build(build("fedavg:server_lr=0.5", "median"))
-    ids = np.array([-1, *range(5)], np.int32)
-    one = functools.partial(engine.one_round, method, {}, strategy, p.n_max)
+    ids, one = np.array([-1, *range(5)], np.int32), functools.partial(engine.one_round, method, {}, strategy, p.n_max)
     step = jax.jit(one, compiler_options=testing.compile_options())
-    run = strategy.place(p.start(method))
-    run, _ = step(run, strategy.place(p.store), core.Cohort.of(ids, ids >= 0))
-    np.testing.assert_allclose(run.params["x"], 0.5 * median(STEPS, SIZES), rtol=1e-12)
+    run, metrics = step(strategy.place(p.start(method)), strategy.place(p.store), core.Cohort.of(ids, ids >= 0))
+    np.testing.assert_allclose(run.params["x"], 0.5 * median(steps, SIZES), rtol=1e-12)
+    assert np.isfinite(metrics["loss"].value)
 
 
 def test_nobody_moves_nothing():
