@@ -189,6 +189,8 @@ def best_lines(sweep: Sweep) -> list[str]:
         number += f" ({formats.CI})"
     if ties := [other for other in others if sweep.ranked[other] == 1]:
         number += f", as {', '.join(ties)}: a tie, of which the first is named"
+    if lost := interval.of_seeds - interval.seeds:
+        number += f"; {lost} of its {interval.of_seeds} seeds diverged"
     averaged = scores.averaged_rounds({label: sweep.summaries[label]})
     return [
         f"best of {len(sweep.configs)} by {extreme} {scale.name}, mean over {averaged}: {label}: {number}",

@@ -184,6 +184,8 @@ def test_ties_share_a_rank_and_are_named():
     points = {label: {"model": label} for label in found}
     sweep = sweeps.Sweep({"model": list(found)}, points, dict.fromkeys(found, Config()), found, "accuracy")
     assert sweeps.best_lines(sweep)[0].endswith(": b: 40.00, as d: a tie, of which the first is named")
+    lost = dataclasses.replace(sweep, summaries={"a": summary(0.4, None)})
+    assert sweeps.best_lines(lost)[0].endswith(": a: 40.00; 1 of its 2 seeds diverged")
 
 
 @pytest.mark.parametrize(
