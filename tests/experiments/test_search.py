@@ -121,7 +121,8 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     best = max((row for row in table if row["rank"]), key=lambda row: float(row["val_accuracy"]))
     assert best["winner"] == "1" and f"client_lr={best['client_lr']}" in ended.out
     text = (whole / "sweep.md").read_text()
-    assert "- `client_lr`: `log:0.001..10`" in text and "pruned runs, which are not ranked" in text
+    assert "- `client_lr`: `log:0.001..10`" in text
+    assert "pruned runs, which are not ranked: means before that round, of seeds that train after" in text
     assert (whole / "sweep.png").stat().st_size > 5000
     launched = calls.called("sweep", *flags, f"--out_dir={tmp_path}/jobs", "--launcher=local:jobs=1")
     assert launched.status == 0 and rows(tmp_path / "jobs") == table, launched.lines  # one job: the same draws
