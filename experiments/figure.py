@@ -35,6 +35,7 @@ from fedwin.runs.load import client_models, prepared_run
 from .cli import picture_format, subcommand, unused
 from .figures import (
     clients,
+    curves,
     factors,
     forgetting,
     labels,
@@ -185,7 +186,7 @@ def _sweeps(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts)
     metric, last = sources.metric_of(series, options.metric), _last(series, options)
     points = sweeps.of_runs(series, options.parameter, metric, last)
-    title = f"{title_of(metric)}, mean over {sources.last_in_words(series, last)}"
+    title = f"{title_of(metric)}, mean over {curves.last_in_words(series, metric, last)}"
     return sweeps.compute(points, options.parameter, metric), title
 
 

@@ -79,6 +79,12 @@ def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
+def last_in_words(series: Sequence[Series], metric: str, last: int) -> str:
+    """Returns the rounds of `last_rounds` in words; runs may have fewer."""
+    ends = [max(own) for source in series for own in by_seed(source, metric).values()]
+    return f"{'at most ' if min(ends) < last else ''}the last {last} rounds"
+
+
 def diverged_at(source: Series) -> dict[int, int]:
     """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged."""
     found: dict[int, int] = {}

@@ -9,7 +9,7 @@ import numpy as np
 from fedwin import analysis
 from fedwin.errors import UserError
 
-from . import curves, sources, style
+from . import curves, style
 from .sources import Series
 
 KIND = "smoothness"
@@ -33,7 +33,7 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
         means = style.plain([values.mean() for _, values in seeds])
         methods.append({"label": source.label, "std": style.plain(std), "mean": means})
         steps |= {int(np.sum(np.diff(rounds) == 1)) for rounds, _ in seeds}  # no others are compared
-    over = sources.last_in_words(series, last)
+    over = curves.last_in_words(series, metric, last)
     return {"kind": KIND, "metric": metric, "last": last, "over": over, "steps": sorted(steps), "methods": methods}
 
 

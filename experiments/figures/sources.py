@@ -57,12 +57,6 @@ def metric_of(found: Sequence[Series], wanted: str) -> str:
     return wanted or main_metric(next((line[each.readout] for each in found for line in each.lines[:1]), ()))
 
 
-def last_in_words(series: Sequence[Series], last: int) -> str:
-    """Returns the last rounds that count in words; runs and seeds may have fewer."""
-    ends = {(source.label, line["seed"]): line["round"] for source in series for line in source.lines}
-    return f"{'at most ' if min(ends.values()) < last else ''}the last {last} rounds"
-
-
 def labels_of(paths: Sequence[str | pathlib.Path], given: Sequence[str], usual: Sequence[str]) -> list[str]:
     """Returns a label per path: those given, else the usual or, if some are equal, the paths; UserError if not one."""
     names = list(given) or list(usual if len(set(usual)) == len(usual) else map(str, paths))

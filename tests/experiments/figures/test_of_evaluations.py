@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.figures import clients, labels, smoothness, sources, staleness, sweeps, targets
+from experiments.figures import clients, curves, labels, smoothness, sources, staleness, sweeps, targets
 from experiments.figures.sources import Series
 from fedwin import data, sampling
 from tests.experiments.figures.common import drawn, line
@@ -32,8 +32,9 @@ def test_sweeps_read_their_parameter_from_runs():
     lost = [series._replace(lines=series.lines[:count], diverged={0: 7}) for count in (5, 1)]  # between evaluations
     for each in (*lost, series._replace(lines=[*series.lines, line(0, 5, 0.5, "nan")])):
         assert np.isnan(sweeps.of_runs([each], "clients_per_round")["ghb:tau=5 + ima"][3]).all()
-    assert sources.last_in_words([series], 4) == "the last 4 rounds"
-    assert sources.last_in_words([series, lost[1]], 4) == "at most the last 4 rounds"
+    early = series._replace(lines=[*series.lines, line(1, 1, 0.5)], diverged={1: 2})  # its other seed counts
+    assert curves.last_in_words([series, early], "accuracy", 4) == "the last 4 rounds"
+    assert curves.last_in_words([series, lost[1]], "accuracy", 4) == "at most the last 4 rounds"
     # A read-out has the parameters of its own observer.
     observing = config | {"observe": ["swa", "wima:window=5", "wima:window=9"]}
     lines = [line(0, r, r / 10, readout=f"wima{w}") for w in (5, 9) for r in range(5)]
