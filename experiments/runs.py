@@ -41,7 +41,11 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
         for line in read_lines(directory / "metrics.jsonl"):
             if line["seed"] in done:
                 done[line["seed"]] = max(done[line["seed"]], line["round"])
-    except (UserError, OSError):
+        ended = parse_json(read_bytes(directory / "summary.json")).get("seeds", {}) if state == "finished" else {}
+        for how in ("diverged", "stopped"):
+            if count := sum(each.get(f"{how}_at") is not None for each in ended.values()):
+                state += f", {count} {how}"
+    except (UserError, OSError, ValueError):
         state = "damaged"
     return settings | {"seeds": seeds, "rounds": min(done.values(), default=0), "state": state}
 

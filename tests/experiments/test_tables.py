@@ -71,10 +71,11 @@ def test_runs_below_a_folder(tmp_path):
         lines = [{"seed": seed, "round": r, "model": {}} for seed in (0, 1) for r in range(4 + 4 * done + seed * done)]
         (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         if done:
-            (place / "summary.json").write_text("{}")
+            ended = {"0": {"diverged_at": 8}, "1": {"diverged_at": None}}
+            (place / "summary.json").write_text(json.dumps({"seeds": ended}))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("[]")
     shown = runs_command.table(str(tmp_path))
-    assert "finished" in shown and "unfinished" in shown and "3 of 8" in shown and "0,1" in shown
+    assert "finished, 1 diverged\n" in shown and "unfinished" in shown and "3 of 8" in shown and "0,1" in shown
     assert "other" not in shown and len(shown.splitlines()) == 4
     assert runs_command.table(str(tmp_path / "other")).startswith("no runs in")
