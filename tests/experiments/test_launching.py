@@ -171,7 +171,7 @@ def test_printed_commands_are_those_of_the_runs(tmp_path):
         (["--launcher=local", "--print_jobs"], r"--launcher has no effect with --print_jobs"),
         (["--launcher=local", "--dry_run"], r"--launcher has no effect with --dry_run"),
         (["--launcher=local", f"--out_dir={__file__}/runs"], r"can't be made \(Not a directory\); choose another"),
-        (["--print_jobs", "--search=optuna:trials=2"], r"start its command in several jobs|not installed"),
+        (["--print_jobs", "--search=optuna", "--grid=batch_size=8,9"], r"start its command in several|not installed"),
     ],
 )
 def test_a_launcher_that_can_not_be_used_is_one_line(flags, line, tmp_path):
