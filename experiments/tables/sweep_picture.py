@@ -212,7 +212,9 @@ def draw_search(
             panel.margins(x=0.25)
             style.slant(panel)
         elif distribution.log:
-            panel.set_xscale("log")
+            panel.set_xscale("log", subs=[2, 5])  # labels of more ticks would overlap
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.xaxis.set_minor_formatter("{x:g}" if max(place.values()) < 100 * min(place.values()) else "")
         panel.grid(alpha=0.3)
         panel.set(xlabel=_parameter(name), ylabel=scale.name)
         if not scale.smaller:
