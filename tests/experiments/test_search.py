@@ -163,7 +163,7 @@ def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
     for more, message in (
         ("--weight_decay=0.1", "holds a search with another flags; use the same flags to resume it"),
         ("--dry_run", "search=optuna draws its runs one by one"),
-        ("--grid=algorithm=fedavg;krum", "unknown algorithm 'krum'"),
+        ("--grid=algorithm=fedavg;krum", "algorithm 'krum' does not exist"),
     ):
         other = calls.called("sweep", *flags, f"--out_dir={whole}", more)
         assert other.status == 2 and message in other.lines[0]
