@@ -1,4 +1,4 @@
-"""A small FedJAX problem: clients of different sizes, a haiku model, and FedJAX's sampler. Imports no fedwin."""
+"""A small FedJAX problem: clients of different sizes, a haiku model, and FedJAX's sampler."""
 
 import fedjax
 import haiku as hk
@@ -25,19 +25,6 @@ def federated_data(clients=12, most=17):
         )
         data[f"client{k:03d}".encode()] = {"x": (x / 2).astype(np.float32), "y": (x @ rule).argmax(-1).astype(np.int32)}
     return fedjax.InMemoryFederatedData(data).preprocess_batch(lambda batch: batch | {"x": batch["x"] * 2})
-
-
-# Client -> x, y and domain of a regression; every cohort holds both domains.
-DOMAINS = (
-    ([1.0, 2.0, 3.0], [1.0, 0.0, 2.0], 0),
-    ([3.0, 1.0], [2.0, -1.0], 1),
-    ([0.5, -1.0, 2.0, 1.5, 0.0], [1.0, 0.5, 0.0, 3.0, 2.0], 0),
-    ([-2.0, 1.0, 1.0, 0.5], [4.0, 1.0, 2.0, 0.0], 1),
-)
-COHORTS = ((0, 1), (1, 2), (2, 3, 0), (3, 0), (0, 1))
-START = (0.5, 0.1)
-DOMAIN_LR = 0.4
-WINDOW = 2
 
 
 def model():
