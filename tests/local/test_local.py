@@ -6,30 +6,17 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import core, local, losses, testing
-
-
-def client(size, n_max=None, total=40, key=0):
-    n_max = n_max or size
-    index = np.arange(n_max) % total
-    examples = {"x": jnp.arange(total, dtype=jnp.float32), "y": jnp.zeros(total, jnp.int32)}
-    return core.Client(
-        id=jnp.int32(3),
-        slot=jnp.int32(3),
-        size=jnp.int32(size),
-        weight=jnp.float32(1),
-        key=jax.random.key(key),
-        round=jnp.int32(0),
-        index=jnp.asarray(index, jnp.int32),
-        info=(),
-        state=(),
-        stats=(),
-        examples=examples,
-    )
+from fedwin import local, losses, testing
 
 
 def squared(params, batch, key, info):
     return losses.masked_mean(0.5 * (params["w"] * batch["x"] / 10 - 1) ** 2, batch)
+
+
+def client(size, n_max=0):
+    """A client with the examples 0, 1, ...; the next ones are those of another, which has n_max: its index's length."""
+    first, second = np.arange(float(size)), size + np.arange(float(max(size, n_max)))
+    return testing.problem({}, [{"x": first}, {"x": second}], squared, [(0,)], lr=0.1, batch_size=4).client(0)
 
 
 def solver(**changes):
