@@ -22,31 +22,22 @@ from fedwin.runs.journal import Journal
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
 from fedwin.runs.train import Driver, train
 from fedwin.sampling import uniform_sampler
+from fedwin.testing import federations
 from tests.data.files import flip, refused, write_cache
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 
 
-def ragged():
-    """60 examples whose x is their row, partitioned into 9 clients of different sizes."""
-    rng = np.random.default_rng(0)
-    x = np.arange(60, dtype=np.float32)[:, None]
-    y = (np.arange(60) % 3).astype(np.int32)
-    cuts = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 60), 8, replace=False)), [60]])
-    part = Partition(rng.permutation(60).astype(np.int32), cuts.astype(np.int64))
-    return federate(Dataset("rows", {"x": x, "y": y}, {"x": x, "y": y}, 3), part)
-
-
 def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
-    fed = ragged()
+    fed = federations.federation(9, equal=False)
     found = examples.StreamedExamples(fed, 3, 2, Strategy())
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
     store, rows = found.load(Cohort.of(ids, ids >= 0))
     assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
     for k, row in zip(ids.reshape(-1), rows.reshape(-1)):
         if k >= 0:
-            held = store.examples["x"][store.order[store.offset[row] : store.offset[row + 1]], 0]
-            np.testing.assert_array_equal(held, fed.partition.client(k))
+            held = store.examples["x"][store.order[store.offset[row] : store.offset[row + 1]]]
+            np.testing.assert_array_equal(held, fed.dataset.train["x"][fed.partition.client(k)])
             assert store.weight[row] == pytest.approx(fed.sizes[k] / fed.sizes.sum())
             np.testing.assert_array_equal(store.info["train"][row], fed.info["train"][k])
     empty, _ = found.load(Cohort.of(ids, np.zeros((2, 3), bool)))
@@ -56,7 +47,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_clients_weights_have_the_precision_of_the_run(dtype):
-    fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
+    fed, ids = federations.federation(9, equal=False), np.arange(9, dtype=np.int32)[None]
     with jax.enable_x64(dtype == np.float64):
         found = examples.StreamedExamples(fed, 9, 1, Strategy())
         streamed, rows = found.load(Cohort.of(ids))
@@ -98,7 +89,7 @@ def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
 
 def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(monkeypatch):
     """While the device works, the next examples are read and placed: were they not, `fetch` would wait in vain."""
-    fed, events = ragged(), []
+    fed, events = federations.federation(9, equal=False), []
     there = [threading.Event() for _ in range(4)]
 
     class Recording(Strategy):
@@ -149,7 +140,7 @@ def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monk
 
 
 def test_default_of_streaming(monkeypatch):
-    fed = ragged()
+    fed = federations.federation(9, equal=False)
     assert not examples.should_stream(fed, "auto") and examples.should_stream(fed, "stream")
     monkeypatch.setattr(examples, "RESIDENT_BYTES", 100)
     assert examples.should_stream(fed, "auto") and not examples.should_stream(fed, "device")
@@ -183,7 +174,7 @@ def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
 
 
 def test_class_counts_are_left_out_where_they_would_not_fit(monkeypatch):
-    monkeypatch.setattr(federation, "MAX_CELLS", 26)
-    fed = ragged()  # 9 clients x 3 classes
+    monkeypatch.setattr(federation, "MAX_CELLS", 35)
+    fed = federations.federation(9, equal=False)  # 9 clients x 4 classes
     assert "train" not in fed.info
     refused("wsm and fedlc need the clients' class counts", losses.class_proportions, fed.info)
