@@ -1,4 +1,4 @@
-"""Local steps, fractional epochs and clients that take a share of their steps."""
+"""Local steps, fractional epochs and clients that take a share of their steps, of every algorithm."""
 
 import functools
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin import core, engine, local, testing
+from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.local import LOCAL_WORK, work_of_cohort
 from tests.algorithms.numpy_clients import gradient
@@ -109,6 +110,27 @@ def federated_rounds(batching):
 @pytest.mark.parametrize("batching", ["repeat", "epoch"])
 def test_clients_take_the_share_of_their_steps(batching):
     np.testing.assert_allclose(federated_rounds(batching), numpy_rounds(batching), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ALGORITHMS.instances())
+def test_vmapped_clients_of_every_algorithm_with_shares_of_their_steps_equal_a_loop(choice):
+    p = testing.classification(schedule=(range(4),), shuffle=False)
+    bench = testing.Bench(choice, p, rounds=3)
+
+    def trained(works, strategy=Strategy(1)):
+        """The leaves of the state after all rounds."""
+        cohorts = bench.cohort_table(0)._replace(work=works)
+        return jax.tree.leaves(bench.go(bench.compiled({}, strategy), bench.initial, cohorts, 3, strategy)[0])
+
+    shares = local.exact_share(np.random.default_rng(0).random((3, 4)))
+    some, full = trained(shares), trained(np.ones_like(shares))
+    for one, other in zip(some, trained(shares, Strategy(None)), strict=True):
+        assert np.isfinite(one).all()
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-4)
+    for one, other in zip(full, jax.tree.leaves(bench.final), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(some, full, strict=True))
 
 
 def test_heavy_ball_momentum_moves_by_as_much_in_fewer_steps():
