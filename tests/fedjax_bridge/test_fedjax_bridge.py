@@ -16,12 +16,19 @@ from tests.refusals import refused
 QUICK = compile_options()
 
 
-def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
+def build(name, network=None, wrap=(), loss=losses.cross_entropy):
     """The algorithm `name` on the problem's model, or on fedwin's `network`."""
     network = network or models.from_fedjax(problem.model(), problem.sample_batch())
-    solve = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS, **options)
+    solve = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS)
     setting = core.Setting(12, 4, 20, init_fn=lambda key: network.init(key).params, model=network)
     return problems.build(name, setting, solve, [wrappers.WRAPPERS.build(text, setting) for text in wrap])
+
+
+def started(algorithm, **options):
+    """An algorithm, given or by name, in FedJAX's form, and its first state on the problem's model."""
+    algorithm = build(algorithm) if isinstance(algorithm, str) else algorithm
+    fed = as_fedjax(algorithm, compiler_options=QUICK, **options)
+    return fed, fed.init(problem.initial(problem.model()))
 
 
 def paddings(needs, **promised) -> int:
@@ -41,11 +48,9 @@ def test_a_broken_promise_compiles_again():
 
 
 def test_clients_without_examples_take_no_part():
-    data, network = problem.federated_data(clients=5), problem.model()
-    clients = problem.sampler(data, 3).sample()
+    clients = problem.sampler(problem.federated_data(clients=5), 3).sample()
     nothing = fedjax.ClientDataset({name: values[:0] for name, values in clients[0][1].raw_examples.items()})
-    fed = as_fedjax(build("fedavg:weighting=uniform"), compiler_options=QUICK)
-    start = fed.init(problem.initial(network))
+    fed, start = started("fedavg:weighting=uniform")
     with_it, told = fed.apply(start, [(b"empty", nothing, clients[0][2]), *clients])
     without, _ = fed.apply(start, clients)
     np.testing.assert_array_equal(problem.flat(with_it.params), problem.flat(without.params))
@@ -54,10 +59,8 @@ def test_clients_without_examples_take_no_part():
 
 
 def test_changing_cohorts_compile_at_most_three_times():
-    data, network = problem.federated_data(clients=40, most=60), problem.model()
-    fed = as_fedjax(build("fedavg"), compiler_options=QUICK)
-    state = fed.init(problem.initial(network))
-    generator = np.random.default_rng(0)
+    data, generator = problem.federated_data(clients=40, most=60), np.random.default_rng(0)
+    fed, state = started("fedavg")
     for round in range(15):
         ids = generator.choice(40, generator.integers(3, 9), replace=False)
         # Names need not be bytes.
@@ -120,17 +123,16 @@ def test_equals_the_engine(name, wrap, strategy):
 def test_what_is_missing_is_named():
     data = problem.federated_data(clients=5)
     clients = problem.sampler(data, 4).sample()
-    params = problem.initial(problem.model())
     for total, words in (None, "set total_examples"), (5, "total_examples=5, but a round has"):
-        fed = as_fedjax(build("scaffold:control_weighting=samples"), total_examples=total)
-        refused(words, fed.apply, fed.init(params), clients)
+        fed, start = started("scaffold:control_weighting=samples", total_examples=total)
+        refused(words, fed.apply, start, clients)
     halves = problem.sampler(data.preprocess_batch(lambda batch: batch | {"y": batch["y"] / 2}), 4).sample()
     for classes, cohort, words in (None, clients, ""), (2, clients, "integers in 0..1; "), (3, halves, "in 0..2; "):
-        fed = as_fedjax(build("fedavg", loss=losses.wsm), num_classes=classes)
-        refused(f"{words}set num_classes", fed.apply, fed.init(params), cohort)
-    fed = as_fedjax(build("fedavg"))
-    refused("twice", fed.apply, fed.init(params), [clients[0], clients[0]])
+        fed, start = started(build("fedavg", loss=losses.wsm), num_classes=classes)
+        refused(f"{words}set num_classes", fed.apply, start, cohort)
+    fed, start = started("fedavg")
+    refused("twice", fed.apply, start, [clients[0], clients[0]])
     for rng, words in (3, "'int' object"), (np.ones(2), "rng is float64"), (jax.random.key(0, impl="rbg"), "; set "):
-        refused(f"clients must be .*{words}", fed.apply, fed.init(params), [(*clients[0][:2], rng)])
+        refused(f"clients must be .*{words}", fed.apply, start, [(*clients[0][:2], rng)])
     odd = [(name, fedjax.ClientDataset({"y": own.all_examples()["y"]}), key) for name, own, key in clients[:1]]
-    refused("'x' is missing or different in some clients", fed.apply, fed.init(params), odd + clients[1:])
+    refused("'x' is missing or different in some clients", fed.apply, start, odd + clients[1:])

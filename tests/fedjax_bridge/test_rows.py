@@ -8,23 +8,15 @@ import numpy as np
 import pytest
 
 from fedwin import tree
-from fedwin.fedjax_bridge import as_fedjax
-from fedwin.testing import compile_options
 from tests.fedjax_bridge import problem
-from tests.fedjax_bridge.test_fedjax_bridge import build
+from tests.fedjax_bridge.test_fedjax_bridge import build, started
 
-QUICK = compile_options()
 NAMES = [b"client%03d" % k for k in range(12)]
 DATA = problem.federated_data()
 
 
 def slow(strategy):
     return pytest.param(strategy, marks=pytest.mark.slow)
-
-
-def started(algorithm="scaffold", strategy="chunked:k=1", **options):
-    fed = as_fedjax(build(algorithm), strategy=strategy, compiler_options=QUICK, **options)
-    return fed, fed.init(problem.initial(problem.model()))
 
 
 def cohort(round, *numbers):
@@ -42,7 +34,7 @@ COHORTS = (0, 1, 2, 3), (2, 5), (1, 3, 5, 6, 7, 8), (0,)
 
 @pytest.mark.parametrize("strategy", ["chunked:k=1", "chunked:k=4", slow("vmapped")])
 def test_rows_of_absent_clients_are_not_touched(strategy):
-    fed, state = started(strategy=strategy, max_clients=6, largest=17)
+    fed, state = started("scaffold", strategy=strategy, max_clients=6, largest=17)
     for round, numbers in enumerate(COHORTS):
         before, where = state.rows, places(state.rows)
         state, told = fed.apply(state, cohort(round, *numbers))
@@ -93,8 +85,7 @@ def test_padding_with_clients_costs_no_work(strategy):
         return phase.client(down, c)
 
     algorithm = algorithm._replace(phases=(phase._replace(client=client),))
-    fed = as_fedjax(algorithm, strategy=strategy, max_clients=40, largest=17, compiler_options=QUICK)
-    state = fed.init(problem.initial(problem.model()))
+    fed, state = started(algorithm, strategy=strategy, max_clients=40, largest=17)
     for round, numbers in enumerate(COHORTS):
         state, _ = fed.apply(state, cohort(round, *numbers))
     jax.effects_barrier()
@@ -110,7 +101,7 @@ def live() -> int:
 
 @pytest.mark.parametrize("strategy", ["chunked:k=1", slow("chunked:k=4")])
 def test_memory_is_bounded_by_the_rows_of_clients_seen(strategy):
-    fed, state = started(strategy=strategy, max_clients=6, largest=17)
+    fed, state = started("scaffold", strategy=strategy, max_clients=6, largest=17)
     one_row = tree.nbytes(state.params)
     for round in range(2):  # compiled, and the constants of the programs made
         state, _ = fed.apply(state, cohort(round, *range(6)))
