@@ -58,7 +58,6 @@ def test_observers_leave_training_bitwise_unchanged():
 
 def keys_of_clients(ids, rounds):
     """The keys that clients get in the first and second phase of some rounds of all of `ids`: [rounds, C, 2, words]."""
-    fed = federations.federation(clients=4)
     none = jax.random.key_data(jax.random.key(0)) * 0
 
     def phase(number):
@@ -73,15 +72,8 @@ def keys_of_clients(ids, rounds):
         client_init=lambda params, id, key: jnp.stack([none, none]),
         eval_model=lambda model, state: model,
     )
-    run, store = federations.start(algorithm, {}, fed)
-    ids = np.asarray(ids, np.int32)
-    one = functools.partial(engine.one_round, algorithm, {}, Strategy(None), max(fed.sizes))
-    step = jax.jit(one, compiler_options=testing.compile_options())
-    found = []
-    for _ in range(rounds):
-        run, _ = step(run, store, core.Cohort.of(ids))
-        found.append(np.asarray(run.table)[ids])
-    return np.stack(found), run.key
+    runs = testing.trajectory(testing.classification(schedule=[ids]), algorithm, rounds)
+    return np.stack([np.asarray(run.table)[np.array(ids)] for run in runs]), runs[-1].key
 
 
 def test_a_client_gets_a_new_key_in_every_round():
