@@ -1,13 +1,11 @@
 """Local steps, fractional epochs and clients that take a share of their steps, of every algorithm."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, local, testing
+from fedwin import core, local, testing
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.local import LOCAL_WORK, work_of_cohort
@@ -94,22 +92,18 @@ def numpy_rounds(batching):
     return models
 
 
-def federated_rounds(batching):
-    options = dict(lr=RATE, batch_size=BATCH, epochs=EPOCHS, batching=batching)
-    p = testing.regression(X, Y, START, schedule=((0, 1, 2, 3),), **options)
-    algorithm = p.build("fedavg")
-    one = functools.partial(engine.one_round, algorithm, {}, Strategy(), p.n_max)
-    step = jax.jit(one, compiler_options=testing.compile_options())
-    run, models = p.start(algorithm), []
-    for shares in local.exact_share(WORK):
-        run, _ = step(run, p.store, core.Cohort.of(range(4), work=shares))
-        models.append(vector(run.params))
-    return models
+def runs_with_shares(bench, shares, strategy=Strategy(1)):
+    """Returns the state after each round, whose clients take the given shares of their local steps."""
+    dispatch, cohorts = bench.compiled({}, strategy), bench.cohort_table(0)._replace(work=local.exact_share(shares))
+    return [bench.go(dispatch, bench.initial, cohorts, n + 1, strategy)[0] for n in range(bench.rounds)]
 
 
 @pytest.mark.parametrize("batching", ["repeat", "epoch"])
 def test_clients_take_the_share_of_their_steps(batching):
-    np.testing.assert_allclose(federated_rounds(batching), numpy_rounds(batching), rtol=1e-5)
+    options = dict(lr=RATE, batch_size=BATCH, epochs=EPOCHS, batching=batching)
+    p = testing.regression(X, Y, START, schedule=((0, 1, 2, 3),), **options)
+    runs = runs_with_shares(testing.Bench("fedavg", p, rounds=len(WORK)), WORK)
+    np.testing.assert_allclose([vector(run.params) for run in runs], numpy_rounds(batching), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -118,12 +112,8 @@ def test_vmapped_clients_of_every_algorithm_with_shares_of_their_steps_equal_a_l
     p = testing.classification(schedule=(range(4),), shuffle=False)
     bench = testing.Bench(choice, p, rounds=3)
 
-    def trained(works, strategy=Strategy(1)):
-        """The leaves of the state after all rounds."""
-        cohorts = bench.cohort_table(0)._replace(work=works)
-        return jax.tree.leaves(bench.go(bench.compiled({}, strategy), bench.initial, cohorts, 3, strategy)[0])
-
-    shares = local.exact_share(np.random.default_rng(0).random((3, 4)))
+    trained = lambda *how: jax.tree.leaves(runs_with_shares(bench, *how)[-1])
+    shares = np.random.default_rng(0).random((3, 4))
     some, full = trained(shares), trained(np.ones_like(shares))
     for one, other in zip(some, trained(shares, Strategy(None)), strict=True):
         assert np.isfinite(one).all()
