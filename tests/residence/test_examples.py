@@ -58,17 +58,17 @@ def test_the_clients_weights_have_the_precision_of_the_run(dtype):
         np.testing.assert_array_equal(weight, (fed.sizes / fed.sizes.sum()).astype(dtype))
 
 
-def skewed(sizes):
-    """Examples of 16 bytes, partitioned into clients of these sizes."""
+def of_sizes(sizes):
+    """A federation of examples of 16 bytes, partitioned into clients of these sizes."""
     rows = int(np.sum(sizes))
     x, y = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4), (np.arange(rows) % 3).astype(np.int32)
-    dataset = Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3)
+    dataset = Dataset("of sizes", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3)
     return federate(dataset, Partition.consecutive(sizes))
 
 
 def test_one_large_client_does_not_make_every_dispatch_large(monkeypatch):
     monkeypatch.setattr(examples, "DISPATCH_BYTES", 10 * 20 * 20)
-    found = examples.StreamedExamples(skewed([1000] + [10] * 199), 5, 2, Strategy())
+    found = examples.StreamedExamples(of_sizes([1000] + [10] * 199), 5, 2, Strategy())
     assert found.rounds == 2  # as many as the usual client allows, independent of the largest one
     seen = {found.load(Cohort.of(np.arange(k, k + 10).reshape(2, 5)))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]}
