@@ -130,16 +130,10 @@ def test_a_run_with_a_failing_tracker_keeps_every_bit(tmp_path, wandb):
     assert failing["over_seeds"] == plain["over_seeds"] and failing["fingerprint"] == plain["fingerprint"]
 
 
-def installed(module):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(module) is None, reason=f"{module} is not installed: pip install 'fedwin[{module}]'"
-    )
-
-
 @pytest.mark.slow
-@installed("trackio")
 def test_trackio_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio", reason="pip install 'fedwin[trackio]'")
     for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
         monkeypatch.delitem(sys.modules, name)  # it reads the variable when it is imported
     track(tmp_path, line(0), line(0, seed=1), line(2), choice="trackio:project=mine", finish=False)
@@ -153,14 +147,14 @@ def test_trackio_itself(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@installed("mlflow")
 def test_mlflow_itself(tmp_path, monkeypatch):
     uri = str(tmp_path / "mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow = pytest.importorskip("mlflow", reason="pip install 'fedwin[mlflow]'")
     choice = f'mlflow:experiment=mine,uri="{uri}"'
     track(tmp_path, line(0), line(2), choice=choice, finish=False)
     track(tmp_path, line(4, accuracy=0.75), choice=choice)
-    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
     (run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
     history = client.get_metric_history(run.info.run_id, "model/accuracy")
     assert sorted((metric.step, metric.value) for metric in history) == [(0, 0.5), (2, 0.5), (4, 0.75)]
