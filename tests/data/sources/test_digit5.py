@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwin import data
 from fedwin.data.sources import digit5, digit5_files
-from tests.data.files import idx, picture, refused, taken, write_fedbn, write_usps, zipped
+from tests.data.files import picture, refused, taken, write_fedbn, write_idx, write_usps, zipped
 
 
 def test_digit_five_from_fedbns_archive(tmp_path):
@@ -42,12 +42,11 @@ def test_digit_five_from_the_original_files(tmp_path):
     rng = np.random.default_rng(0)
     image = lambda n, *shape: rng.integers(0, 256, (n, *shape), np.uint8)
     labels = (np.arange(25) % 10).astype(np.uint8)
-    for name in ("mnist", "svhn", "synth", "mnist_m"):
+    for name in ("svhn", "synth", "mnist_m"):
         (tmp_path / name).mkdir()
     write_usps(tmp_path / "usps", rng.integers(-1000, 1001, (25, 16, 16)).astype(np.int16), labels)
-    for split, side in (("train", "train"), ("t10k", "test")):
-        (tmp_path / "mnist" / f"{split}-images-idx3-ubyte").write_bytes(idx(image(25, 28, 28)))
-        (tmp_path / "mnist" / f"{split}-labels-idx1-ubyte").write_bytes(idx(labels))
+    write_idx(tmp_path / "mnist", n=(25, 25), suffix="")
+    for side in ("train", "test"):
         content = {"X": image(25, 32, 32, 3).transpose(1, 2, 3, 0), "y": np.where(labels == 0, 10, labels)[:, None]}
         scipy.io.savemat(tmp_path / "svhn" / f"{side}_32x32.mat", content)
         scipy.io.savemat(tmp_path / "synth" / f"synth_{side}_32x32.mat", content, do_compression=True)
