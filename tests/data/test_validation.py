@@ -5,7 +5,6 @@ import pickle
 
 import jax
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,11 +36,9 @@ def test_validation_split_sizes_of_the_thesis():
 def test_a_partition_is_not_indexed_by_client():
     part = data.Partition.from_lists([[1, 0], [2]], report={}, ids=np.array(["a", "b"]))
     for index in (0, -1, slice(1)):
-        with pytest.raises(TypeError, match=r"partition.client\(k\)"):
-            part[index]
+        refused(r"partition.client\(k\)", part.__getitem__, index, error=TypeError)
     for client in (-1, 2):
-        with pytest.raises(IndexError, match=f"client {client} is not in 0..1"):
-            part.client(client)
+        refused(f"client {client} is not in 0..1", part.client, client, error=IndexError)
     order, offset, *_ = part
     assert order is part.order and offset is part.offset and len(part) == 5
     for copy in (pickle.loads(pickle.dumps(part)), part._replace(report={}), jax.tree.map(lambda leaf: leaf, part)):

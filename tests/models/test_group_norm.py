@@ -11,6 +11,7 @@ from flax import linen as nn
 from fedwin.models.convolution import onednn
 from fedwin.models.group_norm import group_norm
 from fedwin.testing import compile_options
+from tests.refusals import refused
 
 ours = functools.partial(group_norm, groups=2, epsilon=1e-5)
 
@@ -61,10 +62,9 @@ def test_a_group_of_equal_numbers_has_a_variance():
 
 @pytest.mark.parametrize("scale, add, groups", [((1,), (2, 3, 6), 2), ((6,), (2, 1, 6), 2), ((6,), (2, 3, 6), 4)])
 def test_other_shapes_are_refused(scale, add, groups):
-    with pytest.raises(
-        ValueError, match="do not divide 6 channels" if groups == 4 else "x, scale, bias .and add. have"
-    ):
-        group_norm(jnp.ones((2, 3, 6)), jnp.ones(scale), jnp.ones(6), jnp.ones(add), groups=groups, epsilon=1e-5)
+    words = "do not divide 6 channels" if groups == 4 else "x, scale, bias .and add. have"
+    arrays = map(jnp.ones, ((2, 3, 6), scale, 6, add))
+    refused(words, group_norm, *arrays, groups=groups, epsilon=1e-5, error=ValueError)
 
 
 def test_neither_threads_nor_clients_beside_change_a_bit(use_onednn, monkeypatch):

@@ -60,8 +60,7 @@ def test_streams_of_clients(stream, message):
     ],
 )
 def test_labels_are_whole_numbers(given, message):
-    with pytest.raises(ValueError, match=message):
-        values.labels(np.array(given), 3)
+    refused(message, values.labels, np.array(given), 3, error=ValueError)
     assert values.labels([0, 2.0, 1], 3).tolist() == [0, 2, 1]
     assert values.pixels(np.array([255.0, 0]), (1, 1)).tolist() == [[[255]], [[0]]]
 

@@ -15,7 +15,7 @@ from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn
 from fedwin.models.convolution.im2col import Geometry
 from fedwin.models.convolution.onednn import cpu_features
 from tests.programs import output_of
-from tests.refusals import disk_is_full
+from tests.refusals import disk_is_full, refused
 
 NONE = ((0, 0), (0, 0))
 # images [B, H, W, C], window and channels of y, strides, padding, dilation
@@ -128,8 +128,7 @@ def test_what_is_missing_is_a_reason_and_xla_convolves(broken, reason, use_onedn
 def test_a_library_for_another_jax_is_a_reason(use_onednn, monkeypatch):
     refuse = unittest.mock.Mock(side_effect=RuntimeError("the API version (99.0) is incompatible"))
     monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
-    with pytest.raises(onednn.Unavailable, match="can't be loaded .the API version"):
-        onednn._load.__wrapped__("on")
+    refused("can't be loaded .the API version", onednn._load.__wrapped__, "on", error=onednn.Unavailable)
 
 
 def test_nothing_is_compiled_unless_asked(monkeypatch, tmp_path):
@@ -170,13 +169,11 @@ def test_a_damaged_library_is_compiled_anew_and_an_exposed_one_refused(native):
     for contents in (whole[:20], whole[:-1], b"", b"another" + whole, b"a library\n"):
         library.write_bytes(contents)
         assert not onednn.is_intact(library)
-        with pytest.raises(onednn.Unavailable, match="damaged, and FEDWIN_ONEDNN=cached"):
-            onednn.locate("cached")
+        refused("damaged, and FEDWIN_ONEDNN=cached", onednn.locate, "cached", error=onednn.Unavailable)
     onednn.compile_library(*paths)
     assert onednn.is_intact(library) and library.read_bytes() == whole
     library.parent.chmod(0o777)
-    with pytest.raises(onednn.Unavailable, match="the compiled library is refused: others may write to"):
-        onednn.locate("on")
+    refused("library is refused: others may write to", onednn.locate, "on", error=onednn.Unavailable)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +189,7 @@ def test_a_compiler_that_hangs_or_fails_leaves_nothing(native, monkeypatch, capf
     monkeypatch.setattr(onednn, "_SILENT_SECONDS", 0.1)
     monkeypatch.setattr(files.os, "fsync", disk_is_full)
     paths = native(body)
-    with pytest.raises(onednn.Unavailable, match=reason):
-        onednn.compile_library(*paths)
+    refused(reason, onednn.compile_library, *paths, error=onednn.Unavailable)
     assert not list(paths[2].parent.iterdir())
     assert ("compiles onednn.cc, once" in capfd.readouterr().err) == ("sleep" in body)
 
@@ -253,5 +249,4 @@ def test_programs_that_call_it_are_cached_across_starts(use_onednn, tmp_path):
 
 def test_other_processors_and_systems_do_without(monkeypatch):
     monkeypatch.setattr(onednn.platform, "machine", lambda: "aarch64")
-    with pytest.raises(onednn.Unavailable, match="x86-64 Linux only"):
-        onednn.locate("on")
+    refused("x86-64 Linux only", onednn.locate, "on", error=onednn.Unavailable)
