@@ -66,14 +66,17 @@ def shapes_of(model):
     return tree.named(jax.eval_shape(model.init, jax.random.key(0)))
 
 
-def load(path, model, shape, map=None, layout="auto"):
-    own = shapes_of(model)
-    return interchange.load(path, model, own, own, shape, jnp.float32, map, layout)
+def load(path, model, shape, names=None, layout="auto"):
+    """Reads a file with a map of names, or the text of one, that is written beside it."""
+    own, map = shapes_of(model), path.with_suffix(".json")
+    if names is not None:
+        map.write_text(names if isinstance(names, str) else json.dumps(names))
+    return interchange.load(path, model, own, own, shape, jnp.float32, names and str(map), layout)
 
 
-def loaded(path, model, shape, map=None) -> Variables:
+def loaded(path, model, shape, names=None) -> Variables:
     """Returns the model's Variables from a file that has all of them."""
-    leaves = load(path, model, shape, map).leaves
+    leaves = load(path, model, shape, names).leaves
     own = jax.eval_shape(model.init, jax.random.key(0))
     return jax.tree.unflatten(jax.tree.structure(own), [jnp.asarray(leaves[name]) for name in tree.named(own)])
 
@@ -87,14 +90,13 @@ def save(path, arrays):
 def test_a_state_dict_gives_pytorchs_logits(case, tmp_path):
     """The logits were computed by torch 2.13."""
     name, shape, names = CASES[case]
-    known, map = golden()[case], tmp_path / "names.json"
-    map.write_text(json.dumps(names))
+    known = golden()[case]
     path = save(tmp_path / "model.npz", state_of(known["shapes"]))
     model = models.build(name, shape, 10)
-    variables = loaded(path, model, shape, str(map))
+    variables = loaded(path, model, shape, names)
     found = run(model, variables, {"x": examples(shape)}).logits
     np.testing.assert_allclose(found, known["logits"], atol=1e-5)
-    note = load(path, model, shape, str(map)).note
+    note = load(path, model, shape, names).note
     assert ("dense1 CHW -> HWC" in note) == (case == "lenet5") and "OIHW -> HWIO" in note
     # The reverse: the very state dict, under the network's own names.
     state, source = convert(model, named_leaves(variables), shape)
@@ -224,11 +226,10 @@ def test_the_layout_follows_the_names_unless_it_is_given(mlp, tmp_path):
         assert same(load(save(tmp_path / "a.npz", arrays), model, (8, 8, 1)).leaves, own)
     # Arrays named as PyTorch's, in the layout of this package.
     renamed = {name.replace("params.", "").replace("kernel", "weight"): value for name, value in own.items()}
-    map = tmp_path / "map.json"
-    map.write_text(json.dumps({name.replace("params.", "").replace("kernel", "weight"): name for name in own}))
+    names = dict(zip(renamed, own, strict=True))
     path = save(tmp_path / "b.npz", renamed)
-    assert same(load(path, model, (8, 8, 1), str(map), "jax").leaves, own)
-    refused("(?s)stored as", load, path, model, (8, 8, 1), str(map))
+    assert same(load(path, model, (8, 8, 1), names, "jax").leaves, own)
+    refused("(?s)stored as", load, path, model, (8, 8, 1), names)
 
 
 @pytest.mark.parametrize(
@@ -244,16 +245,11 @@ def test_the_layout_follows_the_names_unless_it_is_given(mlp, tmp_path):
 )
 def test_what_does_not_fit_is_one_line(change, names, words, mlp, tmp_path):
     model, _, theirs = mlp
-    path, map = save(tmp_path / "model.npz", change(dict(theirs))), None
-    if names is not None:
-        map = tmp_path / "names.json"
-        map.write_text(names if isinstance(names, str) else json.dumps(names))
-    refused(words, load, path, model, (8, 8, 1), map and str(map))
+    path = save(tmp_path / "model.npz", change(dict(theirs)))
+    refused(words, load, path, model, (8, 8, 1), names)
 
 
 def test_a_name_that_is_mapped_to_null_is_left_out(mlp, tmp_path):
     model, own, theirs = mlp
     path = save(tmp_path / "model.npz", theirs | {"head.weight": np.zeros((2, 2), np.float32)})
-    map = tmp_path / "m.json"
-    map.write_text(json.dumps({"head": None}))
-    assert same(load(path, model, (8, 8, 1), str(map)).leaves, own)
+    assert same(load(path, model, (8, 8, 1), {"head": None}).leaves, own)
