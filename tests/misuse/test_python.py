@@ -3,7 +3,6 @@
 import types
 
 import fedjax
-import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -19,24 +18,17 @@ from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
 from fedwin.wrappers import Wrapper
 from tests.misuse import calls
+from tests.models.test_compatibility import Dense
 from tests.refusals import refused
 
 BASE = dict(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=3, out_dir="run")
-
-
-class Network(nn.Module):
-    """A flax module of ten outputs."""
-
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(10)(x.reshape(len(x), -1))
 
 
 HAIKU = hk.transform(lambda batch: hk.Linear(10)(hk.Flatten()(batch["x"])))
 X, Y = np.zeros((20, 8, 8, 1), np.float32), np.arange(20, dtype=np.int32) % 10
 # Argument of run, what it says.
 OBJECTS = [
-    (dict(model=Network()), "model | Network | models.from_flax"),
+    (dict(model=Dense(10)), "model | Dense | models.from_flax"),
     (dict(model=HAIKU), "model | Transformed | models.from_haiku"),
     (dict(model=fedjax.models.emnist.create_dense_model(only_digits=True)), "model | models.from_fedjax"),
     (dict(model="cnn"), "model is a str | Config(model=...)"),
@@ -105,9 +97,9 @@ CASES = {
     "flax None": (lambda: models.from_flax(None, (8, 8, 1)), "None | flax.linen module"),
     "flax nnx": (lambda: models.from_flax(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), (2,)), "Linear is not | to_linen"),
     "nnx dropout": (lambda: models.from_flax(nnx.bridge.to_linen(nnx.Dropout, 0.5), (2,)), "nnx | flax.linen"),
-    "flax class": (lambda: models.from_flax(Network, (8, 8, 1)), "create one first"),
+    "flax class": (lambda: models.from_flax(Dense, (8, 8, 1)), "create one first"),
     "haiku array": (lambda: models.from_haiku(HAIKU, X), "sample_batch must be a dict"),
-    "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
+    "flax module": (bridge(model=Dense(10)), "model is a Dense | fedjax.Model"),
     "fedjax optimizer": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
     "wrap text": (bridge(wrap="ima"), "wrap='ima' | list"),
     "init without params": (lambda: bridge()().init(None), "init takes the model's parameters"),
@@ -120,7 +112,7 @@ CASES = {
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
     "a type of an object": (
-        lambda: fedwin.check(Config(**BASE, precision="bfloat16"), model=models.from_flax(Network(), (8, 8, 1))),
+        lambda: fedwin.check(Config(**BASE, precision="bfloat16"), model=models.from_flax(Dense(10), (8, 8, 1))),
         "precision=bfloat16 does not reach | dtype of its layers",
     ),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
