@@ -58,7 +58,7 @@ def fedavg(x, cohort):
 
 
 def row(table, i):
-    return vector({part: {name: leaf[i] for name, leaf in leaves.items()} for part, leaves in table.items()})
+    return vector(jax.tree.map(lambda leaf: leaf[i], table))
 
 
 def found_at(place, run, method, ids):

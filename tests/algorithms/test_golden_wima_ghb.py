@@ -12,6 +12,7 @@ import pytest
 from fedwin import engine, observers, testing, wrappers
 from fedwin.algorithms import ALGORITHMS
 from tests import golden_problems as golden
+from tests.algorithms.numpy_clients import row
 
 DATA = golden.load("golden_wima_ghb.json")
 
@@ -71,10 +72,7 @@ def test_golden(letter, key, precision, checked):
         if name in ("hparams", "server_model"):
             continue
         if name == "final_client_controls":
-            controls = [
-                golden.vector(jax.tree.map(lambda x: x[i], runs[-1].table)) for i in range(p.setting.num_clients)
-            ]
-            checked(controls, expected)
+            checked([row(runs[-1].table, i) for i in range(p.setting.num_clients)], expected)
         elif name == "lookahead_after_round":
             looked = [algorithm.phases[0].broadcast(run.params, run.state) for run in runs]
             checked([golden.vector(z) for z in looked], expected)

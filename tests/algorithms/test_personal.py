@@ -1,13 +1,12 @@
 """Personal models of Ditto, APFL and pFedMe against plain numpy, and what is evaluated as a client's model."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
 
 from fedwin import core, testing
 from tests.algorithms import numpy_clients as plain
+from tests.algorithms.test_numpy_rules import slow
 from tests.problems import one_round
 
 
@@ -61,7 +60,6 @@ def pfedme(lam, eta, steps, server_lr):
         yield {"params": x, "personal": read(x, v)}
 
 
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 RULES = [
     ("ditto:lam=0.7,first=received", ditto, (0.7, "received")),
     slow("ditto:lam=0,first=initial", ditto, (0, "initial")),
