@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments import records
+from experiments.viewer import groups, page, runs
 
 
 def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), metrics=("accuracy", "loss"), seed=0):
@@ -29,8 +30,14 @@ def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), me
     return path
 
 
-def unpacked(page: str) -> dict[str, Any]:
+def viewed(*paths) -> dict[str, Any]:
+    """Returns the data of the page of some folders."""
+    found = [runs.read(path, name) for path, name in runs.find(paths).items()]
+    return page.payload(found, groups.of_folders(found))
+
+
+def unpacked(text: str) -> dict[str, Any]:
     """Returns the data of a page."""
-    found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', page)
+    found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', text)
     assert found is not None
     return json.loads(gzip.decompress(base64.b64decode(found[1])))

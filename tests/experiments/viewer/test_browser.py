@@ -10,7 +10,7 @@ import urllib.parse
 import pytest
 
 from experiments.viewer import groups, page, runs
-from tests.experiments.viewer.runs_to_view import stored
+from tests.experiments.viewer.runs_to_view import stored, viewed
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytest.importorskip("vl_convert", reason="needs pip install 'fedwin[view]'")
@@ -33,14 +33,9 @@ def few(tmp_path_factory, bundle):
         path = folder / f"run{number}.tar.xz"
         stored(path, rounds=30, seeds=(0, 1, 2), config=config, readouts=("model", "wima5"), seed=number)
     (folder / "sweep.csv").write_text("winner,client_lr,local_epochs,readout,fingerprint\n1,,,model,0123456789abcdef\n")
-    return written(folder / "few.html", folder, bundle)
-
-
-def written(path, folder, bundle):
-    """Writes the page of a folder of stored results; returns the path."""
-    found = [runs.read(each, name) for each, name in runs.find(sorted(folder.glob("*.tar.xz"))).items()]
-    path.write_text(page.build(page.payload(found, groups.of_folders(found)), "Runs", bundle))
-    return path
+    out = folder / "few.html"
+    out.write_text(page.build(viewed(*sorted(folder.glob("*.tar.xz"))), "Runs", bundle))
+    return out
 
 
 def opened(path, **state):

@@ -19,7 +19,7 @@ from experiments.reproduction.numbers import values
 from experiments.reproduction.results import stored as stored_results
 from experiments.viewer import groups, page, runs
 from fedwin.runs.metrics_log import read_lines
-from tests.experiments.viewer.runs_to_view import stored, unpacked
+from tests.experiments.viewer.runs_to_view import stored, unpacked, viewed
 from tests.refusals import refused
 from tests.runs.disturbance import interrupted
 
@@ -36,12 +36,6 @@ def trained(tmp_path_factory):
         seeds=[0, 1], clock="bandwidth:up=1e5,down=1e6,spread=1", strategy="chunked:k=1", out_dir=str(directory),
     )  # fmt: skip
     return directory, fedwin.run(config, quiet=True)
-
-
-def viewed(*paths):
-    """The data of the page of some folders."""
-    found = [runs.read(path, name) for path, name in runs.find(paths).items()]
-    return page.payload(found, groups.of_folders(found))
 
 
 @pytest.fixture(scope="module")
