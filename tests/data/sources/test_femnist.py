@@ -9,6 +9,10 @@ from tests.data.files import WRITERS, characters, refused, write_both, write_fem
 PAPER = np.ones((2, 28, 28), np.float32)
 
 
+def write_digits(folder):
+    write_both(folder, "federated_emnist_digitsonly", {b"f0001_00": {"pixels": PAPER, "label": np.array([3, 4])}})
+
+
 @pytest.mark.parametrize("form", ["fedjax", "leaf"])
 def test_femnist_is_the_same_from_every_form(tmp_path, form):
     train, test = characters(), characters(dict.fromkeys(WRITERS, 1), 1)
@@ -30,7 +34,7 @@ def test_femnist_is_the_same_from_every_form(tmp_path, form):
 
 def test_femnist_digits_and_forced_forms(tmp_path):
     (tmp_path / "femnist").mkdir()
-    write_both(tmp_path, "federated_emnist_digitsonly", {b"f0001_00": {"pixels": PAPER, "label": np.array([3, 4])}})
+    write_digits(tmp_path)
     assert data.load("femnist_digits", tmp_path).train["x"].max() == 0  # all paper
     assert data.load("femnist_digits:paper=0", tmp_path).train["x"].min() == 255
     refused("femnist_digits: found no LEAF JSON .*/leaf", data.load, "femnist_digits:form=leaf", tmp_path)

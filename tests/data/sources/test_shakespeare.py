@@ -18,6 +18,11 @@ SNIPPETS = {b"PLAY_A": [bytes(range(256)), b"x"], b"PLAY_B": [b"\xc3\xa9" * 100,
 POEM = "Shall I compare thee to a summer's day?\n"
 
 
+def write_snippets(folder):
+    held = {client: {"snippets": np.array(said, object)} for client, said in SNIPPETS.items()}
+    write_both(folder, "shakespeare", held)
+
+
 def write_plays(folder):
     for name, text in (TEXTS | {"sonnets": POEM}).items():
         (folder / f"{name}.txt").write_bytes(text.encode())
@@ -70,8 +75,7 @@ def test_too_many_clients_and_folders_without_plays_are_refused(tmp_path):
 
 
 def test_shakespeare_rows_are_those_of_fedjax(tmp_path):
-    held = {client: {"snippets": np.array(said, object)} for client, said in SNIPPETS.items()}
-    write_both(tmp_path, "shakespeare", held)
+    write_snippets(tmp_path)
     dataset = data.load("shakespeare", tmp_path)
     assert dataset.task == "sequence" and dataset.num_classes == 90 == fedjax.datasets.shakespeare.VOCAB_SIZE
     for k, (client, snippets) in enumerate(SNIPPETS.items()):

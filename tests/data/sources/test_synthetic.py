@@ -8,7 +8,6 @@ from tests.data.files import (
     characters,
     leaf_windows,
     text_of,
-    write_both,
     write_cifar100,
     write_fedbn,
     write_femnist,
@@ -19,18 +18,8 @@ from tests.data.files import (
     write_usps,
     write_writers,
 )
-from tests.data.sources import test_cifar, test_shakespeare, test_stackoverflow
+from tests.data.sources import test_cifar, test_femnist, test_shakespeare, test_stackoverflow
 from tests.data.sources.test_cifar100_pam import write_tff_clients
-
-
-def write_digits(folder):
-    held = {"pixels": np.ones((2, 28, 28), np.float32), "label": np.array([3, 4])}
-    write_both(folder, "federated_emnist_digitsonly", {b"f0001_00": held})
-
-
-def write_snippets(folder):
-    held = {client: {"snippets": np.array(said, object)} for client, said in test_shakespeare.SNIPPETS.items()}
-    write_both(folder, "shakespeare", held)
 
 
 def write_roles(folder):
@@ -54,8 +43,8 @@ ORIGINALS = {
     "usps": (write_blank_usps, "", "n=20,tests=10"),
     "mnist_writers": (write_writers, "", "clients=20,n=100"),
     "femnist": (lambda folder: write_femnist(folder, "fedjax", characters(), characters(seed=1)), "", "clients=9,n=90"),
-    "femnist_digits": (write_digits, "", "clients=20,n=300"),
-    "shakespeare": (write_snippets, "", "clients=5,rows=20"),
+    "femnist_digits": (test_femnist.write_digits, "", "clients=20,n=300"),
+    "shakespeare": (test_shakespeare.write_snippets, "", "clients=5,rows=20"),
     "shakespeare_leaf": (write_roles, "clients=1,train=50,test=5", "clients=3,train=50,test=5"),
     "shakespeare_plays": (test_shakespeare.write_plays, "clients=2", "clients=5,rows=20"),
     "stackoverflow": (test_stackoverflow.write, "users=2,tests=2,vocabulary_size=2", "users=9,n=90,vocabulary_size=2"),
