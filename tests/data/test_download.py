@@ -1,6 +1,5 @@
 """Downloads: resuming, checksums, failures, and the files that a choice reads."""
 
-import gzip
 import hashlib
 import http.server
 import io
@@ -14,7 +13,7 @@ from experiments import prepare
 from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import files
-from tests.data.files import idx, refused, write_both
+from tests.data.files import refused, taken, write_both, write_idx
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
@@ -87,10 +86,8 @@ def test_wrong_checksums_and_missing_files_leave_nothing(tmp_path, server):
 
 
 def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
-    arrays = {"images": np.zeros((4, 28, 28), np.uint8), "labels": np.arange(4, dtype=np.uint8)}
-    for split in ("train", "t10k"):
-        for what, dims in (("images", 3), ("labels", 1)):
-            server.contents[f"{split}-{what}-idx{dims}-ubyte.gz"] = gzip.compress(idx(arrays[what]))
+    write_idx(tmp_path / "published", n=(4, 4))
+    server.contents = taken(tmp_path / "published")
     urls = tuple((server.url + name, None, None) for name in server.contents)
     monkeypatch.setattr(download, "download_urls", lambda text: urls if text == "mnist" else ())
     with pytest.warns(UserWarning, match="unverified"):
