@@ -94,16 +94,14 @@ CENTERS = np.array([[3.0, -1.0, 0.2, 0.7], [0.3, 2.0, -4.0, 0.1], [1.0, 1.5, 2.5
 SCHEDULE = [(0, 1), (2, 3), (1, 3), (0, 2), (0, 3)]
 
 
-def problem(sizes=None):
-    return testing.quadratic(
-        CURVATURES, CENTERS, np.zeros(4), steps=2, lr=0.3, schedule=SCHEDULE, sizes=sizes or [1, 2, 1, 3]
-    )
+def problem():
+    return testing.quadratic(CURVATURES, CENTERS, np.zeros(4), steps=2, lr=0.3, schedule=SCHEDULE, sizes=[1, 2, 1, 3])
 
 
-def expected(rounds, count, sizes=(1, 2, 1, 3), decay=1.0, bits=None, draws=None):
+def expected(count, draws, decay=1.0, bits=None):
     """Independent of the package: models and residuals of sparsified FedAvg, with draws [rounds, clients, 4]."""
-    x, residual, models = np.zeros(4), np.zeros((4, 4)), []
-    for r in range(rounds):
+    x, residual, models, sizes = np.zeros(4), np.zeros((4, 4)), [], (1, 2, 1, 3)
+    for r in range(len(draws)):
         total, weight = np.zeros(4), 0
         for i in SCHEDULE[r % len(SCHEDULE)]:
             y = x.copy()
@@ -138,7 +136,7 @@ def test_models_and_residuals_are_those_of_the_rule(double, options, count, more
     keys = lambda r, i: [r, i, 0, TAG]
     draw = lambda r, i: jax.random.uniform(functools.reduce(jax.random.fold_in, keys(r, i), KEY), (4,), float)
     draws = np.array([[draw(r, i) for i in range(4)] for r in range(8)])
-    models, residual = expected(8, count, draws=draws, **more)
+    models, residual = expected(count, draws, **more)
     np.testing.assert_allclose([run.params["x"] for run in runs], models, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(runs[-1].table.residual["x"], residual, rtol=1e-12, atol=1e-14)
 
