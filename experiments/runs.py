@@ -52,9 +52,9 @@ def progress(directory: pathlib.Path) -> dict[str, Any] | None:
 
 def _now(place: pathlib.Path, run: dict[str, Any], job: dict[str, str] | None) -> str:
     """Returns what happens to a run now; `job` is its entry in the list of a launcher, None if nobody will start it."""
-    held = run["state"] != "finished" and is_locked(place)
     if run["state"] != "damaged" and (place / "summary.json").is_file():  # perhaps since its progress was read
         return "ended"
+    held = is_locked(place)
     if job is not None and "failed" in job and not held:
         return f"failed: {job['failed']}"
     if run["state"] == "damaged":
