@@ -161,14 +161,9 @@ def _forgetting(arguments: Runs, options: Any) -> Answer:
     return result, "Forgetting in one local training"
 
 
-def _last(series: Sequence[sources.Series], options: Any) -> int:
-    """Returns the number of last rounds that count: all rounds of runs that have no more than --last."""
-    return min(options.last, max((line["round"] for source in series for line in source.lines), default=MOST))
-
-
 def _smoothness(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts, options.labels)
-    result = smoothness.compute(series, sources.metric_of(series, options.metric), _last(series, options))
+    result = smoothness.compute(series, sources.metric_of(series, options.metric), options.last)
     return result, f"Jumps of the {title_of(result['metric'])} from round to round"
 
 
@@ -184,9 +179,9 @@ def _sweeps(arguments: Runs, options: Any) -> Answer:
     if not options.parameter:
         raise UserError("sweeps: name the parameter in which the runs differ, such as --parameter=clients_per_round.")
     series = sources.series(arguments, options.readouts)
-    metric, last = sources.metric_of(series, options.metric), _last(series, options)
-    points = sweeps.of_runs(series, options.parameter, metric, last)
-    title = f"{title_of(metric)}, mean over {curves.last_in_words(series, metric, last)}"
+    metric = sources.metric_of(series, options.metric)
+    points = sweeps.of_runs(series, options.parameter, metric, options.last)
+    title = f"{title_of(metric)}, mean over {curves.last_in_words(series, metric, options.last)}"
     return sweeps.compute(points, options.parameter, metric), title
 
 

@@ -80,8 +80,9 @@ def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray
 
 
 def last_in_words(series: Sequence[Series], metric: str, last: int) -> str:
-    """Returns the rounds of `last_rounds` in words; runs may have fewer."""
+    """Returns the rounds of `last_rounds` in words, at most all of the longest run; others may have fewer."""
     ends = [max(own) for source in series for own in by_seed(source, metric).values()]
+    last = min(last, max(ends))
     return f"{'at most ' if min(ends) < last else ''}the last {last} rounds"
 
 

@@ -23,6 +23,7 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
     Raises:
       UserError: a curve without two such evaluations.
     """
+    last = min(last, max(line["round"] for each in series for line in each.lines))
     methods, steps = [], set[int]()
     for source in series:
         seeds = curves.last_rounds(source, metric, last)

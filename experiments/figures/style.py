@@ -263,8 +263,7 @@ def end_at_hundred(axis, metric: str) -> None:
 
 def mark_lost(axis, x: Sequence[float], color: str, label: str | None = None) -> None:
     """Marks values that diverged, or are not to scale, by crosses at the lower edge of the axes."""
-    (crosses,) = axis.plot(x, [0.0] * len(x), transform=axis.get_xaxis_transform(), color=color, label=label, **LOST)
-    crosses.set_in_layout(False)  # without any, they would be in the lower left corner of the figure
+    axis.plot(x, [0.0] * len(x), transform=axis.get_xaxis_transform(), color=color, label=label, **LOST)
 
 
 def widened(low: float, high: float) -> tuple[float, float]:

@@ -90,11 +90,9 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         (grid.format_value(value),): value if numeric else number for number, value in enumerate(values)
     }
     converged = [(place[value], results[value]) for value in place if results[value].mean is not None]
-    look: dict[str, Any] = dict(color=style.NEUTRAL, marker=style.MARKERS[0], capsize=3)
-    look["linestyle"] = "-" if numeric else ""
-    axis.errorbar(
-        [x for x, _ in converged], [f.mean for _, f in converged], [f.half_width or 0 for _, f in converged], **look
-    )
+    look: dict[str, Any] = dict(color=style.NEUTRAL, marker=style.MARKERS[0], linestyle="-" if numeric else "")
+    bars = [each.half_width or 0 for _, each in converged]
+    axis.errorbar([x for x, _ in converged], [each.mean for _, each in converged], bars, capsize=3, **look)
     # Invisible points extend the axis to the values of diverged runs.
     axis.plot(list(place.values()), [converged[0][1].mean if converged else 0] * len(place), alpha=0)
     if order:
@@ -205,8 +203,8 @@ def draw_search(
         for kind, labels, look in looks:
             shown = [label for label in labels if label in place]
             panel.plot([place[l] for l in shown], [means[l] for l in shown], linestyle="", label=kind, **look)
-        lost = [value for label, value in place.items() if label in intervals and label not in means]
-        style.mark_lost(panel, lost, style.NEUTRAL, "diverged")
+        if lost := [value for label, value in place.items() if label in intervals and label not in means]:
+            style.mark_lost(panel, lost, style.NEUTRAL, "diverged")
         if hasattr(distribution, "choices"):
             panel.set_xticks(panel.get_xticks(), style.short([tick.get_text() for tick in panel.get_xticklabels()]))
             panel.margins(x=0.25)

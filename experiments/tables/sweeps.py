@@ -273,12 +273,11 @@ def _head(sweep: Sweep) -> list[str]:
 def averaging_note(sweep: Sweep) -> str:
     """Returns the line below the tables: rounds and seeds of the means, and the meaning of `+-` and `final`."""
     seeds = len(next(iter(sweep.summaries.values()))["seeds"])
-    complete = sweep.complete or sweep.summaries
     stopped = sum(bool(scores.stop_notes({run: entry})) for run, entry in sweep.complete.items())
     interval = f", +- {formats.HALF_WIDTH}" if formats.has_intervals(sweep.intervals.values()) else ""
     later = ", of seeds that train after the first at their first evaluation" if seeds > 1 else ""
     return (
-        f"{sweep.readout}: mean over {scores.averaged_rounds(complete)}"
+        f"{sweep.readout}: mean over {scores.averaged_rounds(sweep.complete or sweep.summaries)}"
         f"{f' and {seeds} seeds' if seeds > 1 else ' of one seed'}{interval}; final: the last evaluation"
         + (f"; seeds of {stopped} runs stopped early, and have means of as many rounds before" if stopped else "")
         + (f"; pruned runs, which are not ranked: means before that round{later}" if sweep.pruned else "")
