@@ -48,7 +48,7 @@ from fedwin.runs.choices import (
 )
 from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
-from fedwin.runs.start import WarmStart, adapted, warm_starts
+from fedwin.runs.start import WarmStart, adapted, warm_starts, with_statistics
 from fedwin.sampling import SAMPLERS
 from fedwin.schedules import cosine, exponential, warmup, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy
@@ -218,11 +218,12 @@ class PreparedRun:
           window_rounds: as in engine.init.
         """
         keys = seed_keys(seed)
-        warm_start = self.initial.get(seed) if model is None else None
-        model = model if model is not None else self.model.init(keys["init"])
-        model = model if warm_start is None else warm_start.into(model)
+        fresh = model is None and seed not in self.initial
+        if model is None:
+            model = self.model.init(keys["init"])
+            model = model if fresh else self.initial[seed].into(model)
         run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
-        return run if warm_start is None else run._replace(state=warm_start.into_state(run.state, model))
+        return run if fresh else run._replace(state=with_statistics(run.state, model.stats))
 
 
 def _adapted(personalizer: Personalizer, model: core.Variables, learner: core.Client) -> core.Variables:

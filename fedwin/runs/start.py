@@ -174,13 +174,13 @@ class WarmStart:
         own = lambda name, leaf: jnp.asarray(self.leaves[name]) if name in self.leaves else leaf
         return jax.tree.unflatten(jax.tree.structure(model), [own(*item) for item in tree.named(model).items()])
 
-    def into_state(self, state: PyTree, model: Variables) -> PyTree:
-        """Returns a server state whose averages of models start with the statistics of the initial model.
 
-        Those of the state that `Algorithm.init` returns start with the network's own statistics.
-        """
-        fresh = lambda average: average._replace(stats=jax.tree.map(jnp.copy, model.stats))
-        return tree.map_nodes(fresh, state, Variables)
+def with_statistics(state: PyTree, stats: PyTree) -> PyTree:
+    """Returns a server state whose averages of models start with the statistics of the initial model.
+
+    Those of the state that `Algorithm.init` returns start with the network's own statistics.
+    """
+    return tree.map_nodes(lambda average: average._replace(stats=jax.tree.map(jnp.copy, stats)), state, Variables)
 
 
 def _seed_of(source: Source, seed: int) -> int:

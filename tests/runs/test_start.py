@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import data
+from fedwin import data, testing
 from fedwin.core import Variables
-from fedwin.observers.registry import Average
 from fedwin.runs.checkpoint import Checkpoints, named_leaves
 from fedwin.runs.directory import Identity
 from fedwin.runs.prepare import prepare, seed_keys
-from fedwin.runs.start import WarmStart, init_source
-from fedwin.wrappers import Wrapped
+from fedwin.runs.start import init_source
 from tests.refusals import refused
 from tests.small_runs import leaves, lines, placed, small
 
@@ -124,11 +122,14 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(text, changes, words, o
 
 
 def test_averages_of_a_wrapper_begin_with_the_statistics_too():
-    model = Variables({"w": np.ones(2)}, {"mean": np.full(2, 3.0)})
-    state = Wrapped({"m": np.zeros(2)}, Average(Variables(model.params, {"mean": np.zeros(2)}), np.int32(0)))
-    found = WarmStart(init_source("a@1"), 0, {}).into_state(state, model)
-    np.testing.assert_array_equal(found.own.model.stats["mean"], [3.0, 3.0])
-    np.testing.assert_array_equal(found.inner["m"], [0.0, 0.0])
+    """Those of the model that a fork continues, or of --init_from: not of a new network."""
+    x, y, model = np.zeros((60, 2), np.float32), np.arange(60) % 3, testing.classification().setting.model
+    config = dataclasses.replace(SMALL, num_rounds=2, wrap=["primal", "swa:start=0,cycle=1"])
+    prepared = prepare(config, data.from_arrays(x, y, x, y), model)
+    begun = Variables(model.init(jax.random.key(0)).params, {"mean": np.full(4, 3.0, np.float32)})
+    state = prepared.start(0, 1, begun).state
+    for average in (state.own, state.inner.own):
+        np.testing.assert_array_equal(average.model.stats["mean"], begun.stats["mean"])
 
 
 def test_the_parameters_of_the_other_run_are_in_the_fingerprint():
