@@ -49,7 +49,7 @@ class Averaging(NamedTuple):
 
 
 class _WindowMean(NamedTuple):
-    """Mean of the last `size` aggregates, in effect from round `start` on."""
+    """Mean of the last `size` aggregates, in effect from round `start` on, once the window is full."""
 
     size: int
     start: int
@@ -60,6 +60,10 @@ class _WindowMean(NamedTuple):
         packing = windows.flat(values)
         return windows.init(packing.size, (self.size,), packing.dtype)
 
+    def on(self, own, round):
+        """Whether the mean is in effect in a round, given the window after it, bool []."""
+        return (round >= self.start) & (own.count >= self.size)
+
     def push(self, own, values, round):
         """Pushes a_t; returns the window and the model that replaces a_t."""
         packing = windows.flat(values)
@@ -69,10 +73,10 @@ class _WindowMean(NamedTuple):
             return own, values
         mean = lambda: packing.unpack(windows.mean(own, 0, self.size))
         if self.feedback == 1:
-            return own, tree.where(round >= self.start, mean(), values)
+            return own, tree.where(self.on(own, round), mean(), values)
         # In a branch of its own, the mix is rounded in the same way wherever the window is.
         mixed = lambda: tree.lerp(self.feedback, values, mean())
-        return own, lax.cond(round >= self.start, mixed, lambda: values)
+        return own, lax.cond(self.on(own, round), mixed, lambda: values)
 
 
 def _after_the_server(algorithm, mean: _WindowMean, stats):
@@ -80,7 +84,7 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
 
     def smooth(own, model, inner, round):
         window, model = mean.push(own.window, model, round)
-        return Averaging(window, jnp.asarray(round >= mean.start)), model
+        return Averaging(window, mean.on(window, round)), model
 
     def evaluated(model, state):
         average = model  # with all of the feedback, it is what is broadcast
@@ -98,8 +102,8 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
 def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
     """Averages the clients' means before the server optimizer, and the statistics after it.
 
-    In round `mean.start` the server's resettable moments are reset, unless `reset` is 'none'; with 'one_round_only'
-    they regain their earlier values in the next round.
+    In the first round of the average, the server's resettable moments are reset, unless `reset` is 'none'; with
+    'one_round_only' they regain their earlier values in the next round.
 
     Raises:
       UserError: when clients send anything but their mean step y_i - x, or take part more than once per round.
@@ -117,8 +121,8 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
         delta = step.value
         own, target = mean.push(state.own, tree.add(params, delta), round)
         if mean.size > 1:
-            delta = tree.where(round >= mean.start, tree.sub(target, params), delta)
-        inner, resetting = state.inner, round == mean.start
+            delta = tree.where(mean.on(own, round), tree.sub(target, params), delta)
+        inner, resetting = state.inner, mean.on(own, round) & ~mean.on(state.own, round - 1)
         if reset != "none":
             inner = taken(resetting, inner, algorithm.init(params, jax.random.key(0)))
         replaced = core.with_mean_step(total, core.Mean(delta, jnp.ones((), step.weight.dtype)))
@@ -231,8 +235,7 @@ def ima(
     """
     first = first_round(start, setting.num_rounds, "ima")
     windows.check_size("ima: window", window)
-    # Averaging starts once the window is full.
-    mean = _WindowMean(window, max(first, window - 1), feedback)
+    mean = _WindowMean(window, first, feedback)
     if feedback < 1 and placement == "pre":
         raise UserError(f"ima: feedback={feedback:g} mixes server models; with placement=pre, leave it out.")
 

@@ -19,18 +19,23 @@ from tests.refusals import refused
 SETTING = Setting(10, 2, 100)
 
 
+@pytest.mark.parametrize("begun", [0, 2], ids=["whole", "fork"])
 @pytest.mark.parametrize("placement", ["post", "pre"])
-def test_ima_averages_statistics_like_parameters(placement):
-    p = testing.classification(shuffle=False, num_rounds=4)
-    # From round 1 on the window holds two aggregates; round 0 is the base method's.
-    ima = f"ima:window=2,start=1,schedule=none,reset=none,placement={placement}"
-    base, averaged = (testing.trajectory(p, built(p, "fedavg", *texts), 2) for texts in ((), (ima,)))
-    np.testing.assert_array_equal(leaves(averaged[0].stats), leaves(base[0].stats))
-    expected = (leaves(base[0].stats) + leaves(base[1].stats)) / 2
-    np.testing.assert_allclose(leaves(averaged[1].stats), expected, rtol=1e-6)
-    np.testing.assert_allclose(
-        leaves(averaged[1].params), (leaves(base[0].params) + leaves(base[1].params)) / 2, rtol=1e-5, atol=1e-6
+def test_ima_averages_statistics_like_parameters(placement, begun):
+    p = testing.classification(shuffle=False, num_rounds=6)
+    ima = f"ima:window=3,start=1,schedule=none,reset=none,placement={placement}"
+    algorithms = [built(p, "fedavg", *texts) for texts in ((), (ima,))]
+    base, averaged = (
+        testing.trajectory(p, algorithm, 3, run=p.start(algorithm)._replace(round=jnp.int32(begun)))
+        for algorithm in algorithms
     )
+    # From the third round on the window holds three aggregates; before, in a fork too, all is the base method's.
+    for run, plain in zip(averaged[:2], base):
+        np.testing.assert_array_equal(leaves(run.stats), leaves(plain.stats))
+        np.testing.assert_allclose(leaves(run.params), leaves(plain.params), rtol=1e-6)
+    mean = lambda field: np.mean([leaves(getattr(run, field)) for run in base], axis=0)
+    np.testing.assert_allclose(leaves(averaged[2].stats), mean("stats"), rtol=1e-6)
+    np.testing.assert_allclose(leaves(averaged[2].params), mean("params"), rtol=1e-5, atol=1e-6)
 
 
 def small(rounds):
