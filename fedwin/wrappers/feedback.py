@@ -80,7 +80,7 @@ def feedback(setting: Setting, *, window: PositiveInt = 20, feedback: Share = 0.
         y_t = (1 - feedback) z_t + feedback x_t,   z_{t+1} = server step from z_t,   x_t = (1/W) sum_{k<W} z_{t-k}
 
     x is evaluated; before round W it is the mean of all models. feedback=0 trains like the wrapped algorithm, and x is
-    its WIMA read-out.
+    its WIMA read-out, unless it evaluates another model than z (FedExP).
 
     Args:
       window: W, models in the mean.
