@@ -34,8 +34,8 @@ def observer(update, read=lambda model, state: {"mean": state[0]}):
 
 def remembers(setting):
     """An observer that keeps something outside of its state."""
-    factor = next(NUMBERS)
-    return observer(lambda r, m, s: (tree.scale(factor, m), s[1]))(setting)
+    numbers = itertools.count(1.0)
+    return observer(lambda r, m, s: (tree.scale(next(numbers), m), s[1]))(setting)
 
 
 def of_batch(function):
@@ -54,7 +54,6 @@ def counts_in_halves(setting):
     return wrappers.Wrapper("halves", lambda algorithm: wrappers.after(algorithm, start, update))
 
 
-NUMBERS = itertools.count(1.0)
 BUILDER = {
     "aggregator": lambda combine: lambda setting: aggregation.Aggregator("broken", combine),
     "loss": of_batch,
