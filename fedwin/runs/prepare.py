@@ -175,8 +175,12 @@ class PreparedRun:
             return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
 
         own = own_parts(self.config)
-        with user_code(next(iter(own.values()), check_round), f"a round with {', '.join(own)} fails"):
-            jax.eval_shape(rehearse, store, jax.ShapeDtypeStruct((1,), jnp.int32))
+        names, who = ", ".join(own), jax.ShapeDtypeStruct((1,), jnp.int32)
+        with user_code(next(iter(own.values()), check_round), f"a round with {names} fails"):
+            for _ in range(1 + bool(own)):  # the second time, a value that the first one has stored shows
+                traced = jax.make_jaxpr(lambda *args: rehearse(*args))(store, who)
+            if any(isinstance(constant, jax.core.Tracer) for constant in traced.consts):
+                raise UserError(f"{names}: a list, a dict or an attribute keeps a value between calls; make it state.")
         return communication(self.algorithm, self.shapes.params, store, n_max, self.shapes.stats)
 
     def probe(self, strategy: Strategy) -> Callable:

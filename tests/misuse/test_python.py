@@ -74,6 +74,7 @@ def follower(update=lambda round, model, state: state, read=lambda model, state:
     return core.Observer(lambda model: jnp.int32(0), update, read)
 
 
+KEPT: list = []
 MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
 
 
@@ -120,6 +121,7 @@ CASES = {
     "work that is none": (own("local_work", None), "local work 'own' | must return a function"),
     "another dtype": (own("observe", follower(lambda r, m, s: s + 0.5)), "'observers.own' | from int32[] to float32[]"),
     "a failing update": (own("observe", follower(lambda r, m, s: s["x"])), "observer 'own' fails | test_python.py:"),
+    "a list": (own("observe", follower(lambda r, m, s: KEPT.append(s) or sum(KEPT))), "observer 'own': a list | state"),
     "a read-out": (own("observe", follower(read=lambda m, s: {"model": m})), "observer 'own' | {'model': Variables}"),
     "a loss of two": (own("loss", lambda params, batch: 0.0), "a round with loss 'own' fails | takes 2 positional"),
     "a wrapper of none": (own("wrap", Wrapper("own", lambda algorithm: None)), "wrapper 'own' | return core.Algorithm"),
