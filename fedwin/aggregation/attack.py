@@ -6,7 +6,7 @@ Client.info['attacker'], which `attacked` removes before the algorithm's client 
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from fedwin.data.views import with_counts, with_views
 from fedwin.errors import UserError
 from fedwin.losses import check_one_class
 from fedwin.registry import Registry
-from fedwin.registry.ranges import NonNegativeInt, Positive, Share
+from fedwin.registry.ranges import NonNegativeInt, Positive, Range, Share, check_values
 
 # Tags of the draw of attackers, and of the keys of what they send.
 _TAG = 0xA77AC
@@ -79,7 +79,12 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
 
 
 def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
-    """Draws the attackers, bool [K], with the seed; a larger count includes the attackers of a smaller one."""
+    """Draws the attackers, bool [K], with the seed; a larger count includes the attackers of a smaller one.
+
+    Raises:
+      UserError: the count of a user's attack is not a number of clients.
+    """
+    check_values("attack", Annotated[int, Range(0, num_clients)], count=count)
     mask = np.zeros(num_clients, bool)
     mask[generator(seed, _TAG).permutation(num_clients)[:count]] = True
     return mask

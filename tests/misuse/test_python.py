@@ -12,7 +12,7 @@ from flax import nnx
 
 import fedwin
 from fedwin import core, data, models
-from fedwin.aggregation import Aggregator
+from fedwin.aggregation import Aggregator, Attack
 from fedwin.clock import Clock
 from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
@@ -128,6 +128,8 @@ CASES = {
     "a rate that is a number": (own("wrap", Wrapper("own", rate=0.5)), "wrapper 'own': 0.5 must be a function"),
     "a wrapper without a name": (own("wrap", Wrapper(lambda algorithm: algorithm)), "begins with its name"),
     "all steps": (own("aggregate", Aggregator("own", lambda steps, *_: steps)), "shape (1, 5120) | one step, (5120,)"),
+    "a share of attackers": (own("attack", Attack("own", 0.2)), "attack: count=0.2 | an integer in [0, 20]"),
+    "more attackers": (own("attack", Attack("own", 21)), "attack: count=21 | an integer in [0, 20]"),
     "no new state": (own("observe", core.Observer(lambda m: (), lambda r, m, s: None, dict)), "'own' | returns None"),
     "no seconds": (own("clock", Clock(lambda seed, ids, load: ids * np.nan)), "clock: | finite numbers >= 0"),
     "no order": (own("clock", Clock(lambda *_: [0]), asynchronous="buffer:concurrency=3"), "clock: | >= 0, one per"),
