@@ -12,6 +12,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.data.federation import make_store
 from fedwin.engine.strategy import Strategy
+from fedwin.errors import user_code
 from fedwin.registry import parse
 from fedwin.wrappers import wrapped, wrapped_solver
 
@@ -101,7 +102,8 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
     if isinstance(builder, str):
         algorithm = ALGORITHMS.build(parse(builder).with_params(**(params or {})), setting, solve)
     else:
-        algorithm = builder(setting, solve, **(params or {}))
+        with user_code(builder, "it fails"):
+            algorithm = builder(setting, solve, **(params or {}))
     return wrapped(algorithm, wrappers)
 
 

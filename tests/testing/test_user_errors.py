@@ -118,6 +118,7 @@ USER_ERRORS = {
     ),
     "a stored model": (method(server=lambda p, s, t, r, k=[]: (k.append(p) or k[0], s)), "lambda", ["between calls"]),
     "a stored step": (method(lambda y, m, p, c, k=[]: k.append(m) or updated(y, k[0])), "my_client", ["between calls"]),
+    "a builder's own error": (lambda setting, solve, *, share: None, "lambda", ["missing 1 required", "'share'"]),
     "setting.key": (with_key, "with_key", ["init(params, key)"]),
 }
 
