@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import tempfile
 import time
 import uuid
@@ -19,10 +20,11 @@ from collections.abc import Callable
 import numpy as np
 
 from fedwin.data import integrity
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import DATASETS, Dataset, Partition
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.errors import UserError
 from fedwin.files import make_private, parse_json, unsafe
+from fedwin.registry import parse
 
 FORMAT = 1
 # Images are written in chunks of this many.
@@ -61,8 +63,14 @@ def path_in(text: str, folder) -> pathlib.Path:
 
 
 def user_path(text: str, data_dir) -> pathlib.Path:
-    """Path of a choice's cache in the user's cache directory (UserError without one); each data_dir has its own."""
-    key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
+    """Path of a choice's cache in the user's cache directory (UserError without one).
+
+    Each data_dir has its own, and so has each version of the file of a user's data set.
+    """
+    module = DATASETS[parse(text).name].__module__
+    file = None if module.startswith("fedwin.") else getattr(sys.modules.get(module), "__file__", None)
+    code = pathlib.Path(file).read_text("utf-8", "replace") if file else ""
+    key = hashlib.blake2b(f"{text}\0{origin(data_dir)}{code}".encode(), digest_size=6).hexdigest()
     if (folder := cache_directory()) is None:
         raise UserError(NO_DIRECTORY)
     return folder / f"{file_name(text)[:100]}-{key}.fedwin"

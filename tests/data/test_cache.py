@@ -10,7 +10,7 @@ import pytest
 
 from experiments import prepare
 from experiments.cli import jit_cache
-from fedwin import data
+from fedwin import data, plugins
 from fedwin.data import cache, example_source, integrity
 from fedwin.data.federation import federate
 from tests.data.files import flip, refused, write_cache
@@ -210,6 +210,17 @@ def test_prepare_leaves_the_originals_alone_and_load_finds_the_cache(tmp_path, c
     assert isinstance(data.load("npz", "one/../one/").train["x"], np.memmap)  # another spelling
     prepare.prepare("npz", one / "data.npz")  # an archive or a file is a data_dir as well
     assert isinstance(data.load("npz", one / "data.npz").train["x"], np.memmap)
+
+
+def test_a_changed_plug_in_does_not_find_what_it_prepared_before(tmp_path, cache_dir):
+    code = "from fedwin import data\ndata.DATASETS.register('prepared', lambda data_dir: data.load('digits'))\n"
+    (file := tmp_path / "prepared_before.py").write_text(code)
+    plugins.load([str(file)])
+    prepare.prepare("prepared", tmp_path)
+    assert isinstance(data.load("prepared", tmp_path).train["x"], np.memmap)
+    file.write_text(code + "# changed")
+    assert not isinstance(data.load("prepared", tmp_path).train["x"], np.memmap)
+    data.DATASETS.pop("prepared")
 
 
 @pytest.mark.parametrize("name, mode", [("", 0o777), ("meta.json", 0o666)])
