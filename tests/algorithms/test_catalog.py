@@ -23,7 +23,8 @@ COST = re.compile(r"^(\d+)(?: \+ (.+) numbers?)?(?: \((\d+)(?: / ([A-Z]))? with 
 
 def amounts(cost, model, **sizes):
     """Returns the numbers that '1', '2 (3 with momentum)', '1 (1 / F with parts)' or '1 + C d numbers' stand for."""
-    always, product, switched, parts = COST.match(cost).groups()
+    assert (match := COST.match(cost)), f"down or up is {cost!r}: register it with **facts(down=..., up=...)"
+    always, product, switched, parts = match.groups()
     terms = product.split(" + ") if product else []
     beside = sum(math.prod(sizes[f] if f in sizes else int(f) for f in term.split()) for term in terms)
     divided = [(always, 1), (switched, sizes[parts] if parts else 1)]
