@@ -78,8 +78,9 @@ def unreleased(root: pathlib.Path = ROOT) -> list[str]:
     ]
     date = re.search(r"^date-released: (\S+)$", (root / "CITATION.cff").read_text(), re.M)
     heading = f"## {fedwin.__version__}, {date[1] if date else 'YYYY-MM-DD'}"
-    if heading not in (root / "CHANGELOG.md").read_text().splitlines():
-        found.append(f"CHANGELOG.md: no line '{heading}', the version and the date-released of CITATION.cff")
+    first = re.search(r"^## .+$", (root / "CHANGELOG.md").read_text(), re.M)
+    if first is None or first[0] != heading:
+        found.append(f"CHANGELOG.md: the first section is not '{heading}', the version and the date of CITATION.cff")
     return found
 
 

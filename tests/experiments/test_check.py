@@ -25,10 +25,12 @@ def test_a_release_is_refused_for_placeholders_and_another_date(tmp_path):
     for path in itertools.chain(*(check.ROOT.glob(pattern) for pattern in (*check.PUBLISHED, "CHANGELOG.md"))):
         copy = tmp_path / path.relative_to(check.ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(re.sub(r"\bOWNER\b", "someone", path.read_text()))
+        copy.write_text(re.sub(r"\bOWNER\b", "someone", path.read_text()).replace("## Unreleased\n", ""))
     assert check.unreleased(tmp_path) == []
-    (tmp_path / "CITATION.cff").write_text("date-released: 2020-01-01\n")
-    assert [line.partition(":")[0] for line in check.unreleased(tmp_path)] == ["CHANGELOG.md"]
+    changes, date = tmp_path / "CHANGELOG.md", "date-released: 2020-01-01\n"
+    for path, text in ((changes, "## Unreleased\n" + changes.read_text()), (tmp_path / "CITATION.cff", date)):
+        path.write_text(text)
+        assert [line.partition(":")[0] for line in check.unreleased(tmp_path)] == ["CHANGELOG.md"]
 
 
 def test_the_paper_cites_known_papers_and_has_with_the_readme_the_numbers_of_results_and_notes():
