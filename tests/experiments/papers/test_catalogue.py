@@ -70,13 +70,14 @@ def test_a_line_of_claims_stands_for_combinations():
 
 def test_claims_name_cells_and_items_have_a_title_a_cost_and_a_stand_in():
     assert {name for line in claims.LINES for name in line["items"].split()} <= set(RUNNABLE)
+    assert {line["how"] for line in claims.LINES} == {"", claims.EVERY, claims.WITHIN}
     for name in RUNNABLE:
         one = item(name)
         assert one.title and one.cost and one.standin, name
         if isinstance(one, Item):
             axes = ("row", "column", "variant")
             places = [set(zip(axes, found.position)) for found in one.cells("paper")]
-            for side in {side for claim in one.claims for side in (claim.better, claim.worse)}:
+            for side in {side for claim in one.claims for side in (claim.better, claim.worse, claim.over)}:
                 assert any(set(side) <= place for place in places), (name, side)
 
 
