@@ -29,8 +29,8 @@ def finetune(
 
         y_i <- x,   then in every local step  y_i <- y_i - lr optimizer(g_i(y_i) + weight_decay y_i)  on the part
 
-    Batches, loss, augmentation, optimizer and weight decay are those of the run's clients. The rest of the model does
-    not change; the statistics (BatchNorm's) belong to the features.
+    Batches, loss, augmentation and weight decay are those of the run's clients, the optimizer --client_optimizer, even
+    if the method has its own (DiLoCo). The rest does not change; the statistics (BatchNorm's) belong to the features.
 
     Args:
       epochs: local epochs, which need not be whole.
