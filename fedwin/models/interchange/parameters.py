@@ -137,7 +137,7 @@ def _from_torch(arrays, names, layers: dict[str, Layer], shapes: Shapes, wanted:
     leaves, kinds, flattened = {}, dict.fromkeys(LEAVES, 0), []
     for name, own in targets.items():
         _, layer_path = places[name] or ("", "")
-        layer, value = layers[layer_path], arrays[name]
+        layer, value = layers.get(layer_path, Layer("dense", 0, False)), arrays[name]
         if own not in wanted:
             continue
         if own.endswith(".kernel"):
@@ -159,7 +159,7 @@ def _place(name: str, target: str | None, layers: dict[str, Layer], shapes: Shap
         return None
     if target in shapes:
         layer = target.partition(".")[2].rpartition(".")[0]
-        if layer in layers:
+        if layer in layers or not layer:  # the network's own arrays, such as learned positions, have no layer
             return target, layer
     module, _, leaf = target.rpartition(".")
     # A norm of this package is a module inside of `Norm`.

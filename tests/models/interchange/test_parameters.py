@@ -253,3 +253,9 @@ def test_a_name_that_is_mapped_to_null_is_left_out(mlp, tmp_path):
     model, own, theirs = mlp
     path = save(tmp_path / "model.npz", theirs | {"head.weight": np.zeros((2, 2), np.float32)})
     assert same(load(path, model, (8, 8, 1), {"head": None}).leaves, own)
+
+
+def test_learned_positions_have_their_whole_name_in_a_map(tmp_path):
+    path = save(tmp_path / "model.npz", {"wpe.weight": (own := np.arange(16, dtype=np.float32).reshape(4, 4))})
+    model = models.build("vit:patch=2,layers=1,width=4,heads=2,pool=mean", (4, 4, 1), 10)
+    assert same(load(path, model, (4, 4, 1), {"wpe.weight": "params.positions"}).leaves, {"params.positions": own})
