@@ -105,7 +105,7 @@ def shakespeare_lstm(input_shape, num_classes, *, predict: Predict = "all"):
 def leaf_lstm(input_shape, num_classes, *, predict: Predict = "last", hidden: Width = 100):
     """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
 
-    LEAF's own model has hidden=256.
+    LEAF's own model has hidden=256. Padded rows need predict=all: at the last position, their target has been read.
 
     Args:
       hidden: width of both LSTMs.
