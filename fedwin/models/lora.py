@@ -90,9 +90,9 @@ def lora(
 
     so the adapted network starts as the original network. Its parameters are A and B, which algorithms train, clients
     send and observers average. Matrices are stored as `a` [in, r] and `b` [r, out] in place of the kernel [in, out],
-    and their product is added to it once per step. Biases, norms, embeddings, convolutions and kernels of three axes
-    (flax's MultiHeadDotProductAttention) are frozen; statistics (BatchNorm) follow the training. A mean over clients is
-    the mean of A and the mean of B, whose product is not the mean of the products.
+    and their product is added to it once per step. Biases, norms, embeddings (but those tied to an adapted classifier),
+    convolutions and kernels of three axes (flax's MultiHeadDotProductAttention) are frozen; statistics (BatchNorm)
+    follow the training. A mean over clients is that of A and of B, whose product is not the mean of the products.
 
     Args:
       model: the network.
