@@ -12,7 +12,6 @@ from fedwin.runs.client_evaluations import Table
 
 from . import style
 
-KIND = "clients"
 BINS = 10
 # Columns of a table that are not metrics of models.
 OTHERS = ("client", "seen", "examples", "id", "tokens")
@@ -54,7 +53,7 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
                     curves.append(curve | {"mean": float(values.mean())})
     if not curves:
         raise UserError(f"clients: no client has a finite {metric}; the runs diverged.")
-    return {"kind": KIND, "metric": metric, "curves": curves}
+    return {"kind": "clients", "metric": metric, "curves": curves}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

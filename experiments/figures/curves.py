@@ -13,7 +13,6 @@ from fedwin.errors import UserError
 from . import style
 from .sources import Series
 
-KIND = "curves"
 # Most markers of a curve.
 MARKED = 12
 # More curves than this have no bands and no line per seed: these would hide each other.
@@ -160,7 +159,7 @@ def compute(
             entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     options = {"target": target, "limits": list(limits) if limits else None, "log": log}
-    return {"kind": KIND, "metric": metric, "curves": entries, **options, **({} if x == "round" else {"x": x})}
+    return {"kind": "curves", "metric": metric, "curves": entries, **options, **({} if x == "round" else {"x": x})}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

@@ -15,7 +15,6 @@ from fedwin.runs.load import TrainedModel, client_models
 from . import probing, style
 from .models import Address, loaded, rounds_of
 
-KIND = "factors"
 # Number of training examples, over all clients, and of test examples on which outputs are compared.
 EXAMPLES = 2000
 # Panel -> its curves: (key in the result of `compute`, suffix of the label, dash).
@@ -68,7 +67,7 @@ def compute(
         numbers = [at_checkpoint(model, clients, replicas, count) for model in models]
         curves = {name: style.plain([number[name] for number in numbers]) for name in numbers[0]}
         entries.append({"label": label, "rounds": [model.round for model in models], **curves})
-    return {"kind": KIND, "replicas": replicas, "runs": entries}
+    return {"kind": "factors", "replicas": replicas, "runs": entries}
 
 
 @probing.in_precision

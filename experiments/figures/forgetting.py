@@ -14,7 +14,6 @@ from fedwin.runs.load import TrainedModel, client_models
 from . import probing, style
 from .models import Address, loaded, rounds_of
 
-KIND = "forgetting"
 # Most clients of a round that are shown, as in the thesis.
 CLIENTS = 10
 # Inches of a cell; letters of a title per inch.
@@ -49,7 +48,7 @@ def compute(
     if len(chosen) < 2:
         raise UserError(f"forgetting: {len(chosen)} client(s); at least two are needed.")
     entries = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
-    return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": entries}
+    return {"kind": "forgetting", "clients": [int(client) for client in chosen], "runs": entries}
 
 
 @probing.in_precision

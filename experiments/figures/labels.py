@@ -11,7 +11,6 @@ from fedwin.errors import UserError
 
 from . import style
 
-KIND = "labels"
 CLIENTS = 10
 # More classes are shown by a color bar instead of a legend.
 NAMED = 20
@@ -57,7 +56,7 @@ def compute(
         if not shown or min(shown) < 0 or max(shown) >= len(counts):
             raise UserError(f"labels: '{label}' has the clients 0..{len(counts) - 1}.")
         panels.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
-    return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": panels}
+    return {"kind": "labels", "class_names": [str(name) for name in class_names], "panels": panels}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

@@ -13,7 +13,6 @@ from fedwin.runs.load import TrainedModel
 
 from . import probing, style
 
-KIND = "line"
 # Range and number of points; the models are at 0 and 1.
 BEGIN, END, POINTS = -0.5, 1.5, 41
 # Split of the examples -> look of its curve.
@@ -43,7 +42,7 @@ def compute(trained: TrainedModel, ends: Mapping[str, Any], *, points: int = POI
     names = ("loss", main_metric(metrics["train"]))
     curves = {split: {name: style.plain(metrics[split][name]) for name in names} for split in LOOKS}
     distance = float(np.linalg.norm(np.subtract(*(analysis.vector(model) for model in ends.values()))))
-    return {"kind": KIND, "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}
+    return {"kind": "line", "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

@@ -12,7 +12,6 @@ from fedwin.runs.load import TrainedModel
 
 from . import probing, style
 
-KIND = "plane"
 # The split of the examples.
 SPLIT = "test"
 # Points along an axis.
@@ -69,7 +68,7 @@ def compute(
     ]
     sizes = {"examples": int(batches[SPLIT]["mask"].sum()), "evaluations": len(coefficients)}
     axes = {"a": a.tolist(), "b": b.tolist()}
-    return {"kind": KIND, "split": SPLIT, **sizes, **axes, **surface, "points": marks}
+    return {"kind": "plane", "split": SPLIT, **sizes, **axes, **surface, "points": marks}
 
 
 def _places(through: analysis.Plane, corners: list[str], further: Mapping[str, Any]) -> list[dict[str, Any]]:

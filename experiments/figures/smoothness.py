@@ -12,8 +12,6 @@ from fedwin.errors import UserError
 from . import curves, style
 from .sources import Series
 
-KIND = "smoothness"
-
 
 def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100) -> dict[str, Any]:
     """Returns the round-to-round standard deviation of each curve's last rounds, and their mean, per seed.
@@ -34,8 +32,8 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
         means = style.plain([values.mean() for _, values in seeds])
         methods.append({"label": source.label, "std": style.plain(std), "mean": means})
         steps |= {int(np.sum(np.diff(rounds) == 1)) for rounds, _ in seeds}  # no others are compared
-    over = curves.last_in_words(series, metric, last)
-    return {"kind": KIND, "metric": metric, "last": last, "over": over, "steps": sorted(steps), "methods": methods}
+    counted = {"last": last, "over": curves.last_in_words(series, metric, last), "steps": sorted(steps)}
+    return {"kind": "smoothness", "metric": metric, **counted, "methods": methods}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):

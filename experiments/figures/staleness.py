@@ -10,7 +10,6 @@ from fedwin.sampling import Sampler
 
 from . import style
 
-KIND = "staleness"
 CLIENTS = 20
 # Length of the time axis, in mean durations of a client's training.
 DURATIONS = 12
@@ -39,7 +38,7 @@ def compute(sampler: Sampler, seed: int, num_rounds: int, clients: list[int] | N
     end = min(DURATIONS * float(np.mean(times[:, 1] - times[:, 0])), float(steps[-1]))
     early = [(times[:, 0] < end) & (ids == client) for client in shown]
     return {
-        "kind": KIND,
+        "kind": "staleness",
         "clients": shown,
         "end": end,
         "steps": style.plain(steps[steps <= end]),

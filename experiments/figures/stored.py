@@ -11,7 +11,8 @@ from fedwin.files import parse_json, read_bytes, replace_text
 from . import clients, curves, factors, forgetting, labels, line, plane, smoothness, staleness, sweeps, targets
 
 _MODULES = (clients, curves, plane, line, factors, forgetting, smoothness, targets, labels, sweeps, staleness)
-KINDS: dict[str, ModuleType] = {module.KIND: module for module in _MODULES}
+# Kind of a figure -> its module, which has the same name.
+KINDS: dict[str, ModuleType] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
 def write(path: str | pathlib.Path, result: dict[str, Any], title: str) -> None:

@@ -13,7 +13,6 @@ from fedwin.registry.choices import nearest, parse
 from . import curves, sources, style
 from .sources import Series
 
-KIND = "sweeps"
 # Ratio of the largest to the smallest value from which the axis is logarithmic.
 WIDE = 15
 
@@ -53,7 +52,7 @@ def compute(
         raise UserError(f"there is no read-out to draw over {parameter}; name another parameter, or other read-outs.")
     values = sorted({x for entry in entries for x in entry["x"] if x > 0})
     wide = bool(values) and values[-1] / values[0] > WIDE
-    return {"kind": KIND, "parameter": parameter, "metric": metric, "methods": entries, "log": wide}
+    return {"kind": "sweeps", "parameter": parameter, "metric": metric, "methods": entries, "log": wide}
 
 
 def of_runs(

@@ -13,7 +13,6 @@ from fedwin.errors import UserError
 from . import curves, style
 from .sources import Series
 
-KIND = "targets"
 # Costs until a round -> (key in a line of metrics, axis label).
 COSTS = {
     "bytes": ("bytes_up", "sent and received until then (MB)"),
@@ -50,7 +49,8 @@ def compute(series: Sequence[Series], targets: Sequence[float], metric: str = "a
         ratios = map(analysis.speedup, first["mean"], entry["mean"])
         bounds = zip(first["bound"], entry["bound"])
         entry["speedup"] = [None if any(either) else ratio for either, ratio in zip(bounds, ratios)]
-    return {"kind": KIND, "metric": metric, "targets": list(targets), "baseline": first["label"], "methods": methods}
+    found = {"targets": list(targets), "baseline": first["label"], "methods": methods}
+    return {"kind": "targets", "metric": metric, **found}
 
 
 def _costs(source: Series, name: str, seeds: Sequence[int], reached: Sequence[Sequence[Any]]) -> list[float | None]:

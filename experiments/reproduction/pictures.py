@@ -88,7 +88,7 @@ def _draw_curves(item: Item, results: Results, path: pathlib.Path) -> list[pathl
             options = {"target": None, "limits": _limits(shown[0], lines), "log": False, "lost": lost}
             own = _numbered(path, column.name if len(item.columns) > 1 else "")
             metric = shown[0].measure.metric or "accuracy"
-            figure = {"kind": curve_figure.KIND, "metric": metric, "curves": lines, **options}
+            figure = {"kind": "curves", "metric": metric, "curves": lines, **options}
             curve_figure.draw(figure, own, _titled(item, scale, shown[0].heading))
             drawn.append(own)
     return drawn
@@ -248,7 +248,7 @@ def compute(item: Analysis, scale: str, directories: dict[int, dict[str, pathlib
     Raises:
       UserError: a checkpoint is missing.
     """
-    if item.kind == labels.KIND:
+    if item.kind == "labels":
         histograms, titles = {}, {run.name: run.title for run in item.runs}
         for name, run in item.trajectories(scale).items():
             config = run.config()
@@ -268,9 +268,9 @@ def _of_seed(item: Analysis, scale: str, directories: dict[str, pathlib.Path], d
     titles = {run.name: run.title for run in item.runs}
     paths = {titles[name]: path for name, path in directories.items()}
     rounds = item.checkpoints(scale)
-    if item.kind == factors.KIND:
+    if item.kind == "factors":
         return _factors(tuple(paths.items()), rounds=rounds, seed=seed, data_dir=data_dir or None, **options)
-    if item.kind == forgetting.KIND:
+    if item.kind == "forgetting":
         return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
     shown = [(title, path, round) for title, path in paths.items() for round in rounds]
     trained = models.loaded([models.Address(str(path), round) for _, path, round in shown], seed, data_dir or None)
@@ -278,7 +278,7 @@ def _of_seed(item: Analysis, scale: str, directories: dict[str, pathlib.Path], d
     for (title, _, round), model in zip(shown, trained, strict=True):
         names = [title] * (len(paths) > 1) + [f"round {round}"] * (len(rounds) > 1 or len(paths) == 1)
         variables.append((", ".join(names), model.variables))
-    if item.kind == line.KIND:
+    if item.kind == "line":
         return line.compute(trained[0], dict(variables[:2]), **options)
     if clients := options.pop("clients", 0):  # the plane through models that some clients train from the first
         ids = probing.cohort(trained[0], most=clients)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwin.analysis.intervals import Correction, Interval, mean_interval, p_value, pooled_gains, rejected
 
-from ..figures import factors, line, plane, stored
+from ..figures import stored
 from ..papers.claims import EVERY, WITHIN
 from ..papers.items import Analysis, Claim, Item
 from ..papers.measures import MeanLast, MeanLoss, Measure, RoundsTo
@@ -364,12 +364,12 @@ def readings(figure: Json) -> Readings:
     'end', the better of these two, and 'between', the best point between them; of factors the last round of every run.
     """
     found: Readings = {}
-    if figure["kind"] == plane.KIND:
+    if figure["kind"] == "plane":
         for mark in figure["points"]:
             best = found.setdefault(mark["role"], {"loss": np.inf, "error": np.inf})
             least = lambda metric: np.inf if mark[metric] is None else mark[metric]  # None: not finite
             found[mark["role"]] = {metric: min(number, least(metric)) for metric, number in best.items()}
-    elif figure["kind"] == line.KIND:
+    elif figure["kind"] == "line":
         s, at = np.array(figure["s"]), figure["splits"][SPLIT]
         lines = {"loss": np.array(at["loss"], float), "error": 1 - np.array(at["accuracy"], float)}
         inside = (s > 1e-9) & (s < 1 - 1e-9)
@@ -377,7 +377,7 @@ def readings(figure: Json) -> Readings:
             found[name] = {metric: float(each[np.argmin(np.abs(s - end))]) for metric, each in lines.items()}
         found["end"] = {metric: min(found["first"][metric], found["second"][metric]) for metric in lines}
         found["between"] = {metric: float(each[inside].min()) for metric, each in lines.items()}
-    elif figure["kind"] == factors.KIND:
+    elif figure["kind"] == "factors":
         for run in figure["runs"]:
             found[run["label"]] = {name: each[-1] for name, each in run.items() if name not in ("label", "rounds")}
     return found
