@@ -8,9 +8,9 @@ from typing import Any
 
 from fedwin.registry.choices import parse
 
+from . import printed_cells
 from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
-from .printed_cells import KEY, Printed, of_table
 from .remarks import FOLDER, assumptions, best_of, lines_of, subjects
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
@@ -181,7 +181,7 @@ class Cell:
     read: str
     measure: Measure
     reference: Run | None
-    printed: Printed | None
+    printed: printed_cells.Printed | None
     metric: str = "accuracy"
     data: str = ""
 
@@ -285,10 +285,9 @@ class Item(Reproduced):
 
     def cells(self, scale: str) -> list[Cell]:
         """Returns the cells at a scale; of a printed table those with a printed number, and our own additions."""
-        printed_cells = of_table(*self.table) if self.table else {}
         cells = []
         for row, column, variant in itertools.product(self.rows, self.columns, self.variants):
-            printed = printed_cells.get(self.printed_key(row, column, variant))
+            printed = printed_cells.printed().get(self.printed_key(row, column, variant))
             variations = [self.base, column, row, variant]
             variations += [o.variation for o in self.overrides if o.applies_to(row, column, variant)]
             ours = any(variation.ours for variation in (row, column, variant))
@@ -302,11 +301,11 @@ class Item(Reproduced):
         return [cell.data for cell in self.cells(scale)]
 
     def printed_key(self, row: Variation, column: Variation, variant: Variation) -> tuple[str, ...]:
-        """Returns the key of a printed number: its values of KEY."""
+        """Returns the key of a printed number, its values of KEY; without a `table` that of none."""
         values: dict[str, str] = dict(zip(("paper", "table"), self.table or ("", ""), strict=True))
         for name, text in (*self.base.printed, *column.printed, *variant.printed, *row.printed):
             values[name] = f"{values[name]};{text}" if name == "variant" and values.get(name) else text
-        return tuple(values.get(name, "") for name in KEY)
+        return tuple(values.get(name, "") for name in printed_cells.KEY)
 
     def _cell(self, scale: str, row, column, variant, variations: list[Variation], printed) -> Cell:
         forking = [variation for variation in variations if variation.fork is not None]

@@ -41,8 +41,3 @@ def printed() -> dict[tuple[str, ...], Printed]:
     """Returns values of KEY -> printed number, of all tables."""
     rows = [row for path in sorted(FOLDER.glob("*.csv")) for row in lines_of(path)]
     return {tuple(row[name] for name in KEY): Printed(row["value"], row["std"]) for row in rows}
-
-
-def of_table(paper: str, table: str) -> dict[tuple[str, ...], Printed]:
-    """Returns values of KEY -> printed number, of one table."""
-    return {key: cell for key, cell in printed().items() if key[:2] == (paper, table)}
