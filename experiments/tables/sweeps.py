@@ -11,7 +11,7 @@ import fedwin
 from fedwin import multi_process
 from fedwin.analysis import Interval, mean_interval
 from fedwin.callbacks import scores
-from fedwin.callbacks.scores import Summaries, Summary
+from fedwin.callbacks.scores import Summary
 from fedwin.errors import UserError
 from fedwin.files import InUse, check_unlocked
 from fedwin.registry.ranges import one_of
@@ -106,21 +106,6 @@ def check_metric(read_outs: Mapping[str, Any], readout: str, select: str) -> Non
         raise UserError(f"select={select}: there is no {readout} {select}; available: {available}.")
 
 
-def ranks(summaries: Summaries, select: str, readout: str = MODEL) -> dict[str, int]:
-    """Returns label -> rank from best to worst, without runs all of whose seeds diverged; ties share a rank.
-
-    A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
-
-    Args:
-      select: a metric; the lowest is best where `scores.is_lower`, else the highest.
-    """
-    scored = {label: score(summary, select, readout) for label, summary in summaries.items()}
-    sign = 1 if scores.is_lower(select) else -1
-    keys = {label: (-s.seeds / s.of_seeds, sign * s.mean) for label, s in scored.items() if s.mean is not None}
-    ordered = sorted(keys.values())
-    return {label: 1 + ordered.index(keys[label]) for label in sorted(keys, key=keys.__getitem__)}
-
-
 # Metrics in the tables, where a run has them.
 METRICS = ("accuracy", "r2", "rmse", "loss", "val_accuracy", "val_r2", "val_rmse", "val_loss")
 
@@ -132,6 +117,7 @@ class Sweep:
     Attributes:
       axes: field -> values, or the texts of a search's ranges.
       points: label of a run -> field -> value.
+      select: the metric that ranks the runs: the lowest is best where `scores.is_lower`, else the highest.
       trials: label -> optuna.trial.FrozenTrial of a search; empty: a grid.
       pruned: label of a pruned trial -> the round; such trials are not ranked.
     """
@@ -157,8 +143,15 @@ class Sweep:
 
     @functools.cached_property
     def ranked(self) -> dict[str, int]:
-        """Label -> rank from best to worst, without pruned runs and those all of whose seeds diverged."""
-        return ranks(self.complete, self.select, self.readout)
+        """Label -> rank from best to worst, without pruned runs and those all of whose seeds diverged; ties share one.
+
+        A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
+        """
+        scored = {label: self.intervals[label] for label in self.complete}
+        sign = 1 if scores.is_lower(self.select) else -1
+        keys = {label: (-s.seeds / s.of_seeds, sign * s.mean) for label, s in scored.items() if s.mean is not None}
+        ordered = sorted(keys.values())
+        return {label: 1 + ordered.index(keys[label]) for label in sorted(keys, key=keys.__getitem__)}
 
     @functools.cached_property
     def metrics(self) -> list[str]:

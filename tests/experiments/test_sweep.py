@@ -40,19 +40,23 @@ def summary(*accuracies, metric="accuracy", readout="model"):
     return {"seeds": seeds, "over_seeds": over, "fingerprint": "f", "num_rounds": 4, "last_rounds": 2}
 
 
+def ranks(found, select="accuracy", readout="model"):
+    return sweeps.Sweep({}, {}, {}, found, select, readout).ranked
+
+
 def test_the_winner_is_the_best_mean():
     found = {"a": summary(0.1, 0.3), "b": summary(0.4, 0.2), "c": summary(0.2, 0.2)}
-    assert list(sweeps.ranks(found, "accuracy")) == ["b", "a", "c"]
+    assert list(ranks(found)) == ["b", "a", "c"]
     losses = {"a": summary(2.0, metric="val_loss"), "b": summary(1.0, metric="val_loss")}
-    assert list(sweeps.ranks(losses, "val_loss")) == ["b", "a"]
+    assert list(ranks(losses, "val_loss")) == ["b", "a"]
     wima = {"a": summary(0.5, readout="wima5"), "b": summary(0.4, readout="wima5")}
-    assert list(sweeps.ranks(wima, "accuracy", "wima5")) == ["a", "b"]
-    refused("no model accuracy; available: wima5 accuracy", sweeps.ranks, wima, "accuracy")
+    assert list(ranks(wima, readout="wima5")) == ["a", "b"]
+    refused("no model accuracy; available: wima5 accuracy", ranks, wima)
 
 
 def test_a_run_that_lost_a_seed_does_not_win():
     found = {"a": summary(0.9, None), "b": summary(0.4, 0.2), "c": summary(None, None)}
-    assert list(sweeps.ranks(found, "accuracy")) == ["b", "a"] and sweeps.ranks({"c": found["c"]}, "accuracy") == {}
+    assert list(ranks(found)) == ["b", "a"] and ranks({"c": found["c"]}) == {}
 
 
 def test_what_another_process_is_at_is_left_to_it_and_taken_over(tmp_path, monkeypatch, capsys):
@@ -180,9 +184,9 @@ def test_pictures_of_one_and_more_axes(axes, seeds, tmp_path, monkeypatch):
 
 def test_ties_share_a_rank_and_are_named():
     found = {"a": summary(0.2), "b": summary(0.4), "c": summary(None), "d": summary(0.4)}
-    assert sweeps.ranks(found, "accuracy") == {"b": 1, "d": 1, "a": 3}
     points = {label: {"model": label} for label in found}
     sweep = sweeps.Sweep({"model": list(found)}, points, dict.fromkeys(found, Config()), found, "accuracy")
+    assert sweep.ranked == {"b": 1, "d": 1, "a": 3}
     assert sweeps.best_lines(sweep)[0].endswith(": b: 40.00, as d: a tie, of which the first is named")
     lost = dataclasses.replace(sweep, summaries={"a": summary(0.4, None)})
     assert sweeps.best_lines(lost)[0].endswith(": a: 40.00; 1 of its 2 seeds diverged")

@@ -147,7 +147,8 @@ def test_tables_and_pictures_name_and_order_the_metrics_of_numbers(least_squares
     worse = json.loads(json.dumps(summary))
     for select, factor in (("rmse", 2), ("loss", 2), ("r2", 0.5)):
         worse["seeds"]["0"]["last"]["model"][select] *= factor
-        assert list(sweeps.ranks({"b": worse, "a": summary}, select)) == ["a", "b"], select
+        sweep = sweeps.Sweep({}, {}, {}, {"b": worse, "a": summary}, select)
+        assert list(sweep.ranked) == ["a", "b"], select
     assert select_metric("", config, {})[0] == "val_r2"
     (series, _) = sources.series([directory])
     assert sources.metric_of([series], "") == "r2" and sources.metric_of([series], "loss") == "loss"
