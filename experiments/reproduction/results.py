@@ -175,7 +175,7 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
     by_seed: dict[int, Curve] = {}
     for record in results.records(run):
         for seed in record.seeds:
-            curve = _curve(record, seed, name, metric, config)
+            curve = curve_of(record, seed, name, metric, config)
             if curve is not None and (seed not in by_seed or curve.rounds[-1] > by_seed[seed].rounds[-1]):
                 by_seed[seed] = curve
     parent = run.parent
@@ -192,7 +192,7 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
     return by_seed
 
 
-def _curve(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
+def curve_of(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
     """Returns the curve of a seed in a record, with the evaluations of a Config; None without any."""
     own = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
     schedule = Schedule(config)

@@ -20,7 +20,7 @@ from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources, style
 from ..records import DEFAULTS, Json, Record, run_directories
-from ..reproduction.results import ALWAYS, rounded
+from ..reproduction.results import ALWAYS, curve_of, rounded
 
 # Fields whose texts name files, and are not choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
@@ -185,16 +185,12 @@ def _final(record: Record, readout: str, metric: str) -> tuple[float | None, flo
     if record.summary is not None and "over_seeds" in record.summary:
         known = record.summary["over_seeds"].get(readout, {}).get(metric, {})
         return known.get("mean"), known.get("std")
-    total, last = record.config["num_rounds"], max(record.config["final_evals"], 1)
-    means = []
-    for seed in sorted({*record.seeds} - record.diverged.keys()):
-        own = [line for line in record.lines if line["seed"] == seed]
-        if own[-1]["round"] < total:
-            return None, None
-        counted = [line for line in own if line["round"] > max(total - last, 0) and metric in line.get(readout, ())]
-        if counted:
-            means.append(np.mean([float(line[readout][metric]) for line in counted]))
-    if not means:
+    config = Config(**record.config)
+    seeds = sorted({*record.seeds} - record.diverged.keys())
+    found = [curve_of(record, seed, readout, metric, config) for seed in seeds]
+    finals = [curve.final for curve in found if curve is not None]
+    means = [final for final in finals if final is not None]
+    if not means or len(means) < len(finals):
         return None, None
     return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None
 
