@@ -129,7 +129,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 for place, (key, _, dash) in enumerate(curves):
                     factor = style.PERCENT if key.endswith("error") else 1
                     look = of_run | {"linestyle": dash} | (HOLLOW if place else {})
-                    axis.plot(run["rounds"], factor * style.numbers(run[key]), **look)
+                    axis.plot(run["rounds"], factor * np.array(run[key], float), **look)  # None: NaN
             axis.set(title=name, xlabel="round")
             axis.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
             axis.grid(alpha=0.3)

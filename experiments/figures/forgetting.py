@@ -88,12 +88,11 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     size = CELL * (len(result["clients"]) + 1)
     rows = len(result["runs"])
     # All runs have the same color scale.
-    most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in result["runs"]))
+    most = max(SMALLEST_SCALE, *(float(np.abs(np.array(run["forgetting"], float)).max()) for run in result["runs"]))
     with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 1.15) as (figure, grid):
         for (left, right), run in zip(grid, result["runs"]):
-            change = -style.numbers(run["forgetting"])
-            change = np.column_stack([change, -style.numbers(run["per_model"])])
-            after = np.column_stack([style.numbers(run["after"]), style.numbers(run["after_per_model"])])
+            change = -np.column_stack([run["forgetting"], run["per_model"]]).astype(float)  # None: NaN
+            after = np.column_stack([run["after"], run["after_per_model"]]).astype(float)
             on = f"{run['on']} data, round {run['round']}"
             _map(figure, left, change, result["clients"], "PuOr", -most, "{:+.2f}")
             _map(figure, right, after, result["clients"], "cividis", 0, "{:.2f}")

@@ -151,7 +151,7 @@ def axis_of(metric: str, where: str = "test") -> str:
 
 def scaled(metric: str, values) -> np.ndarray:
     """Returns values of a metric, nested lists of numbers or None, as drawn: fractions in percent, None as NaN."""
-    return (PERCENT if is_share(metric) else 1) * numbers(values)
+    return (PERCENT if is_share(metric) else 1) * np.array(values, float)
 
 
 def level(metric: str, value: float) -> str:
@@ -173,11 +173,6 @@ def wrapped(label: str, letters: int = 24) -> str:
 def height_of(labels: Iterable[str]) -> float:
     """Returns the inches that the tallest of some axis labels takes."""
     return 0.14 * max(label.count("\n") + 1 for label in labels)
-
-
-def numbers(values) -> np.ndarray:
-    """Returns nested lists as float64; None becomes NaN."""
-    return np.array(values, dtype=np.float64)
 
 
 def plain(value: Any) -> Any:
