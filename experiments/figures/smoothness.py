@@ -60,10 +60,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         unit = "points" if style.is_share(metric) else style.axis_of(metric, "")
         seeds = style.mean_of(len(method["std"]) for method in methods)
         note = f"\n({seeds}, dots: seeds)" if seeds else ""
-        few, *_, many = 2 * result.get("steps", [result["last"]])
+        few, *_, many = 2 * result["steps"]
         steps = f"{few if few == many else f'{few} to {many}'} steps in " if few < result["last"] - 1 else ""
-        over = result.get("over", f"the last {result['last']} rounds")
-        label = f"std from round to round ({unit})\nover {steps}{over}{note}"
+        label = f"std from round to round ({unit})\nover {steps}{result['over']}{note}"
         axis.set(xlabel=label, xlim=(0, 1.5 * longest or 1))
         axis.grid(alpha=0.3, axis="x")
     return figure

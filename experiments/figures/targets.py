@@ -69,14 +69,14 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = [("run", result["metric"], "rounds", over, "MB", *["simulated s"] * timed)]
     for method in result["methods"]:
         for number, target in enumerate(result["targets"]):
-            seeds, mean, speedup = (method[name][number] for name in ("rounds", "mean", "speedup"))
+            seeds, mean, speedup, bound = (method[name][number] for name in ("rounds", "mean", "speedup", "bound"))
             reached = sum(seed is not None for seed in seeds)
             missed = f"> {method['last']}" if len(seeds) == 1 else f"> {method['last']} ({reached}/{len(seeds)} seeds)"
             costs = (
-                "-" if mean is None or name not in method else f"{_most(method, number)}{method[name][number]:.1f}"
+                "-" if mean is None or name not in method else f"{'<= ' * bound}{method[name][number]:.1f}"
                 for name in ("bytes", *["simulated_seconds"] * timed)
             )
-            rounds = missed if mean is None else f"{_most(method, number)}{mean:.1f}".removesuffix(".0")
+            rounds = missed if mean is None else f"{'<= ' * bound}{mean:.1f}".removesuffix(".0")
             ratio = "-" if speedup is None else f"{speedup:.2f}"
             table.append((method["label"], style.level(result["metric"], target), rounds, ratio, *costs))
     return table
@@ -84,11 +84,6 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _known(result: dict[str, Any], name: str) -> bool:
     return all(name in method for method in result["methods"])
-
-
-def _most(method: dict[str, Any], number: int) -> str:
-    """Returns the text before a round, or its cost, that is a bound; older data do not say which are."""
-    return "<= " if "bound" in method and method["bound"][number] else ""
 
 
 def _missed(method: dict[str, Any], number: int) -> str:
@@ -104,14 +99,13 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     from matplotlib.patches import Patch
 
     methods, targets = result["methods"], result["targets"]
-    further = [(label, name) for name, (_, label) in COSTS.items() if _known(result, name)]
+    panels = {"mean": "round (first)"} | {name: label for name, (_, label) in COSTS.items() if _known(result, name)}
     names = [style.wrapped(method["label"]) for method in methods]
     height = 1.3 + len(methods) * max(0.2 * len(targets) + 0.12, style.height_of(names))
     size = {"width": 0.95 * style.WIDTH, "height": height}
-    with style.panels(path, title, 1, 1 + len(further), sharey=True, **size) as (figure, grid):
-        _bars(grid[0, 0], result, "round (first)", "mean")
-        for column, (label, name) in enumerate(further, 1):
-            _bars(grid[0, column], result, label, name)
+    with style.panels(path, title, 1, len(panels), sharey=True, **size) as (figure, grid):
+        for axis, (name, label) in zip(grid[0], panels.items()):
+            _bars(axis, result, label, name)
         grid[0, 0].set_yticks(range(len(methods)), names)
         grid[0, 0].invert_yaxis()
         grid[0, 0].xaxis.get_major_locator().set_params(integer=True)
@@ -143,7 +137,7 @@ def _bars(axis, result: dict[str, Any], name: str, cost: str) -> None:
         axis.barh(at, lengths, height=0.9 * height, color=colors, **_texture(number))
         for place, length, method in zip(at, lengths, methods):
             short = f"{length:.0f}" if length >= 100 or length == int(length) else f"{length:.3g}"
-            short = _most(method, number) + short
+            short = "<= " * method["bound"][number] + short
             text = short if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"
