@@ -1,6 +1,7 @@
 """Groups of runs that the viewer shows together: folders of runs, and tables and figures of papers."""
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Iterable
 
@@ -11,7 +12,7 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.scales import SCALES
 from ..papers.trajectories import Run
-from ..records import MODEL, Json, Record
+from ..records import MODEL, Line, Record
 from ..reproduction import tables
 from ..reproduction.numbers import Value, values
 from ..reproduction.results import Results, stored
@@ -120,10 +121,8 @@ def _panel(item: Item, cell: Cell) -> str:
 
 def _viewed(store: Results, run: Run, name: str) -> ViewedRun:
     records = store.records(run)
-    lines: dict[tuple[int, int], Json] = {}
-    for record in [*_before(store, run), *records]:
-        for line in record.lines:
-            lines[line["seed"], line["round"]] = line
+    every = itertools.chain(_before(store, run), *(record.lines for record in records))
+    lines = {(line["seed"], line["round"]): line for line in every}
     fingerprints = " ".join(dict.fromkeys(record.about.get("fingerprint", "") for record in records))
     ends = {seed: end for record in records for seed, end in (record.summary or {"seeds": {}})["seeds"].items()}
     about = records[0].about | {"fingerprint": fingerprints}
@@ -131,17 +130,14 @@ def _viewed(store: Results, run: Run, name: str) -> ViewedRun:
     return runs.of_record(merged, name, command=tables.commands(store, run))
 
 
-def _before(store: Results, run: Run) -> list[Record]:
+def _before(store: Results, run: Run) -> list[Line]:
     """Returns the evaluations of the model of a fork's parents before the fork, of the seeds that the fork has."""
     if run.parent is None or run.parent.part is not None:
         return []
     seeds = {seed for record in store.records(run) for seed in record.seeds}
-    found = []
-    for record in [*_before(store, run.parent.run), *store.records(run.parent.run)]:
-        earlier = [
-            {name: value for name, value in line.items() if not isinstance(value, dict) or name == MODEL}
-            for line in record.lines
-            if line["seed"] in seeds and line["round"] < run.parent.round
-        ]
-        found.append(Record(record.about, earlier))
-    return found
+    lines = itertools.chain(_before(store, run.parent.run), *(each.lines for each in store.records(run.parent.run)))
+    return [
+        {name: value for name, value in line.items() if not isinstance(value, dict) or name == MODEL}
+        for line in lines
+        if line["seed"] in seeds and line["round"] < run.parent.round
+    ]
