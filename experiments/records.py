@@ -123,12 +123,8 @@ def read(path: str | pathlib.Path) -> Record:
 
 
 def megabytes(lines: Iterable[Line]) -> dict[int, float]:
-    """Returns seed -> megabytes that clients received and sent in all of its rounds."""
-    found: dict[int, float] = {}
-    for line in lines:
-        sent = (line["bytes_down"] + line["bytes_up"]) / 1e6
-        found[line["seed"]] = max(found.get(line["seed"], 0.0), sent)
-    return found
+    """Returns seed -> megabytes that clients received and sent in all of its rounds, those of its last line."""
+    return {line["seed"]: (line["bytes_down"] + line["bytes_up"]) / 1e6 for line in lines}
 
 
 def config_of(directory: str | pathlib.Path) -> Json:

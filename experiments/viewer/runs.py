@@ -218,15 +218,13 @@ def _facts(record: Record, name: str) -> dict[str, str]:
 
 def _numbers(record: Record) -> Json:
     lines = record.lines
-    newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
-    counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
-    sent = records.megabytes(lines) if counted else {}
+    newest = {line["seed"]: line["round"] for line in lines}
     simulated = {line["seed"]: line["simulated_seconds"] for line in lines if "simulated_seconds" in line}
     numbers = {
         "round": min(newest.values(), default=0),
         "num_rounds": record.config["num_rounds"],
-        "MB": mean_of(sent[seed] for seed in sorted(sent)),
-        "seconds": sum(map(float, record.seconds.values())) if record.seconds else None,
+        "MB": mean_of(records.megabytes(lines).values()),
+        "seconds": sum(record.seconds.values()) if record.seconds else None,
         "simulated_seconds": mean_of(simulated.values()),
     }
     return {name: value for name, value in numbers.items() if value is not None}
