@@ -11,7 +11,7 @@ from fedwin.registry.choices import parse
 from . import printed_cells
 from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
-from .remarks import FOLDER, assumptions, best_of, lines_of, subjects
+from .remarks import FOLDER, best_of, lines_of, subjects
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
@@ -252,11 +252,6 @@ class Reproduced:
         axes = {"row": "rows", "column": "columns", "variant": "variants"}
         titles = {axis: {v.name: v.title for v in getattr(self, field, ())} for axis, field in axes.items()}
         return self.stated + claims_of(self.name, titles)
-
-    @property
-    def assumed(self) -> list[str]:
-        """Settings that the paper does not state, and those used instead."""
-        return assumptions().get(self.name, [])
 
     def seeds_at(self, scale: str) -> tuple[int, ...]:
         """Returns the seeds at a scale; smoke has the first one of trend."""

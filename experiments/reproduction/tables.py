@@ -15,7 +15,7 @@ from .. import records
 from ..cli import command_line
 from ..papers.items import Cell, Item
 from ..papers.measures import NATS, SHARE
-from ..papers.remarks import explanations
+from ..papers.remarks import assumptions, explanations
 from ..papers.trajectories import Run
 from ..records import MODEL, Json
 from ..tables import formats
@@ -260,8 +260,8 @@ def section(item: Item, results: Results, numbers: list[Value], pictures: Iterab
     blocks += [f"![{item.titled(scale)}]({path})" for path in pictures]
     blocks.append(verdicts.table(verdicts.verdicts(item, numbers)))
     blocks.append(explanations().get((item.name, scale), ""))
-    if item.assumed and scale == "paper":
-        notes = "\n".join(f"- {line}" for line in item.assumed)
+    if scale == "paper" and (assumed := assumptions().get(item.name)):
+        notes = "\n".join(f"- {line}" for line in assumed)
         blocks.append(f"Not stated in the paper, and taken here:\n\n{notes}")
     return "\n\n".join(filter(None, blocks))
 
