@@ -79,11 +79,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
 
 
 def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
-    """Draws the attackers, bool [K], with the seed; a larger count includes the attackers of a smaller one.
-
-    Raises:
-      UserError: the count of a user's attack is not a number of clients.
-    """
+    """Draws the attackers, bool [K]; a larger count includes those of a smaller one; UserError if it is not in 0..K."""
     check_values("attack", Annotated[int, Range(0, num_clients)], count=count)
     mask = np.zeros(num_clients, bool)
     mask[generator(seed, _TAG).permutation(num_clients)[:count]] = True

@@ -24,7 +24,6 @@ from fedwin.data.dataset import DATASETS, Dataset, Partition
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.errors import UserError
 from fedwin.files import make_private, parse_json, unsafe
-from fedwin.registry import parse
 
 FORMAT = 1
 # Images are written in chunks of this many.
@@ -63,11 +62,8 @@ def path_in(text: str, folder) -> pathlib.Path:
 
 
 def user_path(text: str, data_dir) -> pathlib.Path:
-    """Path of a choice's cache in the user's cache directory (UserError without one).
-
-    Each data_dir has its own, and so has each version of the file of a user's data set.
-    """
-    module = DATASETS[parse(text).name].__module__
+    """Path of a choice's cache in the user's cache directory (UserError without one), by data_dir and a user's code."""
+    module = DATASETS[DATASETS.check(text).name].__module__
     file = None if module.startswith("fedwin.") else getattr(sys.modules.get(module), "__file__", None)
     code = pathlib.Path(file).read_text("utf-8", "replace") if file else ""
     key = hashlib.blake2b(f"{text}\0{origin(data_dir)}{code}".encode(), digest_size=6).hexdigest()

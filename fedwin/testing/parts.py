@@ -75,8 +75,8 @@ def check_observer(make, p=None, rounds: int = 6):
     def followed(observer, state, first):
         states = [state]
         for round in range(first, rounds):
-            anew = lambda *args: observer.update(*args)  # a list or a counter that lives between calls shows
-            update = jax.jit(anew, compiler_options=compile_options())
+            # Traced anew, so that a list or a counter that lives between calls shows.
+            update = jax.jit(lambda *args: observer.update(*args), compiler_options=compile_options())
             states.append(update(np.int32(round), models[round], states[-1]))
         return states
 
