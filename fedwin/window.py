@@ -314,9 +314,10 @@ class PartialRing:
 
     Attributes:
       entered: vectors pushed during the dispatch, [R, P].
-      earlier: vectors pushed before the dispatch that leave during it, followed by zeros, [H, P].
+      earlier: vectors pushed before the dispatch that are read during it, followed by zeros, [H, P].
       base: number of vectors pushed before the dispatch, int32 [].
-      leaving: index into `entered` and `earlier`, joined, of the vector that leaves at the r-th push, int32 [n, R].
+      leaving: index into `entered` and `earlier`, joined, of the vector that leaves at the r-th push, int32 [n, R];
+        [n, 1 + R] if an age is 0, beginning with what was read at the last push before the dispatch.
       ages: pushes between a vector's entering and leaving, one for each of n windows.
       slots: number of slots of the whole ring buffer.
     """
@@ -336,7 +337,7 @@ class PartialRing:
     @property
     def rounds(self) -> int:
         """R."""
-        return self.leaving.shape[1]
+        return self.entered.shape[0]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -371,7 +372,7 @@ def _read(ring: Ring, count, number, age) -> jax.Array:
       age: age of the vector, in pushes; may be traced, like `number`.
     """
     if isinstance(ring, PartialRing):
-        index = ring.leaving[number, count - ring.base]
+        index = ring.leaving[number, count - ring.base + ring.leaving.shape[1] - ring.rounds]
         row = lambda vectors, index: lax.dynamic_index_in_dim(vectors, index, 0, keepdims=False)
         earlier = row(ring.earlier, jnp.maximum(index - ring.rounds, 0))
         if isinstance(age, int) and age >= ring.rounds:  # pushed before the dispatch

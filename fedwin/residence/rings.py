@@ -26,19 +26,25 @@ Stores = Callable[[str, RecordLayout, int], RecordStore]
 
 
 def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
-    """Returns H: room for all vectors that can leave in a dispatch without having entered in it, and for a zero."""
-    return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
+    """Returns H: room for all vectors that a dispatch can read without their having entered in it, and for a zero."""
+    before = reads_before(ages)
+    return min(sum(min(age, rounds) + before for age in ages), max(ages) + before) + 1
+
+
+def reads_before(ages: tuple[int, ...]) -> bool:
+    """Whether vectors are also read as of the last push before a dispatch, as a weighted mean reads them."""
+    return 0 in ages
 
 
 def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
-    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64."""
-    numbers = base + np.arange(count)[:, None] - np.asarray(ages)
+    """Returns the numbers of the vectors pushed before a dispatch that are read in it, ascending, int64."""
+    numbers = base + np.arange(-reads_before(ages), count)[:, None] - np.asarray(ages)
     return np.unique(numbers[(numbers >= 0) & (numbers < base)])
 
 
 def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
-    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R]."""
-    numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
+    """Returns `PartialRing.leaving` of a dispatch."""
+    numbers = base + np.arange(-reads_before(like.ages), like.rounds) - np.asarray(like.ages)[:, None]
     zero = like.rounds + like.earlier.shape[0] - 1
     stored = np.isin(numbers, earlier)
     index = like.rounds + np.searchsorted(earlier, numbers)
@@ -47,14 +53,13 @@ def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.nda
 
 def newest_vectors(like: PartialRing, node) -> PartialRing:
     """Returns a PartialRing with the newest vectors of a window's ring buffer, where its weighted means read them."""
-    base = int(node.count) - 1
-    if base < 0 or not getattr(node, "weighted", ()):
+    base = int(node.count)
+    if not base or not getattr(node, "weighted", ()):
         return like
-    numbers, earlier = vectors_leaving(base, 1, like.ages), np.zeros(like.earlier.shape, like.dtype)
+    numbers, earlier = vectors_leaving(base, 0, like.ages), np.zeros(like.earlier.shape, like.dtype)
     earlier[: len(numbers)] = np.asarray(node.ring[numbers % like.slots])
-    entered = like.entered.at[0].set(np.asarray(node.ring[np.array([base % like.slots])])[0])
     leaving = leaving_indices(base, numbers, like)
-    return dataclasses.replace(like, entered=entered, earlier=earlier, base=np.int32(base), leaving=leaving)
+    return dataclasses.replace(like, earlier=earlier, base=np.int32(base), leaving=leaving)
 
 
 def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
@@ -81,7 +86,7 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
         size, dtype = node.ring.shape[1], node.ring.dtype
         entered = jnp.zeros((rounds, size), dtype)
         earlier = jnp.zeros((max_earlier(rounds, ages), size), dtype)
-        leaving = jnp.zeros((len(ages), rounds), jnp.int32)
+        leaving = jnp.zeros((len(ages), reads_before(ages) + rounds), jnp.int32)
         ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
         return node._replace(ring=ring)
 
