@@ -287,6 +287,8 @@ def swa(
       {'model': [3.916, 3.916, 3.916, 3.397]}
     """
     first = first_round(start, setting.num_rounds, "swa")
+    if cycle == 1 and second_lr is not None:
+        raise UserError(f"swa: second_lr={second_lr:g} is that of a cycle, and cycle=1 has none; leave it out.")
     average = swa_observer(setting, start=start, cycle=cycle, phase=phase)
 
     def rate(base):

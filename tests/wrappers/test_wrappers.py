@@ -212,6 +212,7 @@ DP = "dp:clip=1,noise=0,neighbors=replace_one"
 REFUSED = """
 ima:placement=pre       | mime      | one round trip
 ima:placement=pre       | scaffold  | one mean step
+swa:cycle=1,second_lr=0 | fedavg    | swa: second_lr=0 is that of a cycle
 clip:norm=1             | scaffold  | clip: .* send 'drift'
 clip:norm=1             | mime      | clip needs .* one round trip
 clip:norm=1             | fednova   | clip: .* no mean step
