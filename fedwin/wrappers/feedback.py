@@ -133,7 +133,8 @@ def schedule_free(setting: Setting, *, beta: Share = 0.9, power: NonNegative = 0
     Args:
       beta: share of the average in the broadcast model.
       power: 0 weights all models equally; larger values weight later models more.
-      start: fraction of the rounds (0.25) or 0-based round (100) of the first model in the mean.
+      start: fraction of the rounds (0.25) or 0-based round (100) of the first model in the mean; a fork made after it
+        keeps the models in its parent's mean.
 
     Source: Defazio et al., The Road Less Scheduled, 2024, https://arxiv.org/abs/2405.15682.
 
