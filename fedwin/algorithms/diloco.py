@@ -141,8 +141,8 @@ def diloco(
     take part in every round. Otherwise a worker may receive up to the whole model, and that is what is counted.
 
     Args:
-      inner: 'adamw', 'muon' (MuLoCo; AdamW for parameters of one axis), or 'client_optimizer' for that of
-        --client_optimizer; its state persists across rounds.
+      inner: 'adamw', 'muon' (MuLoCo; AdamW in Nesterov's form for parameters of one axis), or 'client_optimizer' for
+        that of --client_optimizer; its state persists across rounds.
       b1: first-moment decay of the inner AdamW.
       b2: second-moment decay of the inner AdamW.
       eps: added to the square root by the inner AdamW, and to the norm by Muon.

@@ -56,7 +56,7 @@ def matrices(params):
 
 
 def muon(weight_decay: float = 0.0, matrix_lr: float = 1.0, **options) -> optax.GradientTransformation:
-    """Returns Muon at unit learning rate: `optax.contrib.muon` for parameters of two or more axes, Adam for others.
+    """Returns Muon at unit learning rate: `optax.contrib.muon` for parameters of two or more axes, NAdam for others.
 
         M <- beta M + (1 - beta) g,   y <- y - lr matrix_lr (sqrt(max(1, outputs / inputs)) U V^T + weight_decay y)
 
