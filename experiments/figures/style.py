@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import math
-import os
 import pathlib
 import re
 import textwrap
@@ -16,7 +16,7 @@ import numpy as np
 
 from fedwin.callbacks.scores import WORDS, cut, is_share, title_of
 from fedwin.errors import UserError, escape
-from fedwin.files import writing
+from fedwin.files import replace_bytes
 
 # Functions import matplotlib when they are called: it takes half a second, and most commands draw nothing.
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def panels(
 
 
 def save(figure: Figure, path: pathlib.Path, dpi: int | None = None) -> None:
-    """Writes a picture and then renames it into place, so that processes that share a folder see whole files only.
+    """Writes a picture, atomically: processes that share a folder see whole files only.
 
     All texts are shown as they are, control characters as escapes; only numbers of ticks are mathematical notation.
     """
@@ -232,14 +232,11 @@ def save(figure: Figure, path: pathlib.Path, dpi: int | None = None) -> None:
             text.set_text("\n".join(map(escape, said.split("\n"))))
             text.set_parse_math(r"\mathdefault" in said)
 
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    date = DATED.get(path.suffix[1:].lower())
-    with writing(path), rc_context(FILES):
-        try:
-            figure.savefig(temporary, dpi=dpi or DEFAULT_DPI, metadata={date: None} if date else None)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    form, picture = path.suffix[1:].lower(), io.BytesIO()
+    date = DATED.get(form)
+    with rc_context(FILES):
+        figure.savefig(picture, format=form, dpi=dpi or DEFAULT_DPI, metadata={date: None} if date else None)
+    replace_bytes(path, picture.getvalue())
 
 
 def mean_of(counts: Iterable[int]) -> str:

@@ -5,7 +5,7 @@ import lzma
 import numpy as np
 
 from experiments import records
-from experiments.figures import curves, sources, style
+from experiments.figures import curves, sources
 from experiments.figures.sources import Series
 from fedwin.errors import StorageError
 from tests.experiments.figures.common import drawn, line
@@ -109,6 +109,6 @@ def test_misuse(finished, tmp_path):
 
 def test_a_picture_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
     found = curves.compute([Series("a", [line(0, 0, 0.5)])])
-    monkeypatch.setattr(style.os, "replace", disk_is_full)
+    monkeypatch.setattr("os.replace", disk_is_full)
     words = "p.png can't be written .*; make room, then run the same command again"
     refused(words, curves.draw, found, tmp_path / "p.png", "", error=StorageError)
