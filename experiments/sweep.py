@@ -29,8 +29,6 @@ from .records import MODEL, run_directories
 from .tables import formats, grid, search, sweeps
 from .tables.sweeps import METRICS, Sweep
 
-MAX_RUNS = 200
-
 
 def define_flags() -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and those of the grid."""
@@ -47,7 +45,7 @@ def define_flags() -> dict[str, list[str]]:
     select = f"Metric that ranks the runs ({', '.join(METRICS)}); empty: accuracy or r2, with --val_fraction val_."
     flags.DEFINE_string("select", "", select)
     flags.DEFINE_string("readout", MODEL, "Read-out whose metric decides: model, or one such as wima50.")
-    flags.DEFINE_integer("max_runs", MAX_RUNS, "Maximum number of runs of a grid; more are an error.", lower_bound=1)
+    flags.DEFINE_integer("max_runs", 200, "Maximum number of runs of a grid; more are an error.", lower_bound=1)
     of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define()]
     return {"the grid": of_grid, **groups}
 
@@ -64,14 +62,6 @@ def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Conf
     if not holds_out:
         raise UserError(f"select={select}: no examples are held out for it; set --val_fraction, e.g. 0.1.")
     return select, dataclasses.replace(base, eval_val=True)
-
-
-def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, dict[str, Config]]:
-    """Returns the folder of a sweep and label -> Config of its runs; raises UserError if there are too many."""
-    if (count := math.prod(map(len, axes.values()))) > max_runs:
-        raise UserError(f"grid: {count:,} runs exceed --max_runs={max_runs}; omit values, or raise it.")
-    folder = _folder(base)
-    return folder, grid.configs(dataclasses.replace(base, out_dir=str(folder)), axes)
 
 
 def _folder(base: Config) -> pathlib.Path:
@@ -144,7 +134,10 @@ def main(argv: list[str]) -> None:
     axes = grid.parse(given.grid)
     _refuse_replaced([name for name, values in axes.items() if not isinstance(values[0], list)])
     select, base = select_metric(given.select, config_flags.config_from_flags(), axes)
-    folder, configs = plan(base, axes, given.max_runs)
+    if (count := math.prod(map(len, axes.values()))) > given.max_runs:
+        raise UserError(f"grid: {count:,} runs exceed --max_runs={given.max_runs}; omit values, or raise it.")
+    folder = _folder(base)
+    configs = grid.configs(dataclasses.replace(base, out_dir=str(folder)), axes)
     launcher = launching.chosen()
     sweeps.check_runs(configs, given.readout, here=launcher is None)
     if given.dry_run:
