@@ -13,14 +13,12 @@ from fedwin.runs.client_evaluations import Table
 from . import style
 
 BINS = 10
-# Columns of a table that are not metrics of models.
-OTHERS = ("client", "seen", "examples", "id", "tokens")
 
 
 def models_of(table: Table, metric: str) -> list[str]:
     """Returns the models of a table that have a metric: 'model', 'wima50', 'model.finetune', 'model.personal' ..."""
     columns = (column.rpartition(".") for column in table)
-    return [model for model, _, name in columns if name == metric and model not in (*OTHERS, "")]
+    return [model for model, dot, name in columns if dot and name == metric and model != "tokens"]
 
 
 def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Sequence[str] = ()) -> dict[str, Any]:
