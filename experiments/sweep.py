@@ -68,7 +68,7 @@ def _folder(base: Config) -> pathlib.Path:
     # The default is independent of the grid's values: a larger grid reuses the runs in the same folder.
     run = directories.default_directory(base)
     folder = pathlib.Path(base.out_dir or run.with_name(f"sweep_{run.name}"))
-    formats.check_folder(folder)
+    multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
     return folder
 
 
@@ -139,7 +139,7 @@ def main(argv: list[str]) -> None:
     folder = _folder(base)
     configs = grid.configs(dataclasses.replace(base, out_dir=str(folder)), axes)
     launcher = launching.chosen()
-    sweeps.check_runs(configs, given.readout, here=launcher is None)
+    multi_process.run_on_all(lambda: sweeps.check_runs(configs, given.readout, here=launcher is None))
     if given.dry_run:
         requirements.show_all(configs)
         return
