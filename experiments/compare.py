@@ -110,7 +110,7 @@ def compare(methods: Iterable[str], base: Config, form: str, launcher: launching
         launcher failed.
     """
     configs, folder = plan(methods, base), pathlib.Path(base.out_dir)
-    multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
+    formats.check_folder(folder)
     multi_process.run_on_all(lambda: sweeps.check_runs(configs, here=launcher is None))
     if len({LOSSES.entries[LOSSES.check(config.loss).name].facts["continuous"] for config in configs.values()}) > 1:
         raise UserError("methods: some predict classes, some numbers; no metric has both: compare them separately.")

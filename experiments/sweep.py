@@ -68,7 +68,7 @@ def _folder(base: Config) -> pathlib.Path:
     # The default is independent of the grid's values: a larger grid reuses the runs in the same folder.
     run = directories.default_directory(base)
     folder = pathlib.Path(base.out_dir or run.with_name(f"sweep_{run.name}"))
-    multi_process.run_on_all(lambda: formats.check_folder(folder) if multi_process.is_first() else None)
+    formats.check_folder(folder)
     return folder
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fedwin import multi_process
 from fedwin.analysis import Interval
 from fedwin.callbacks.scores import NOTHING
 from fedwin.errors import UserError, escape
@@ -79,7 +80,11 @@ def seed_count(seeds: int, of_seeds: int) -> str:
 
 
 def check_folder(folder: pathlib.Path) -> None:
-    """Raises UserError if a folder can't hold several runs and their tables; creates nothing."""
+    """Raises UserError in all processes if a folder of the first can't hold runs and their tables; creates nothing."""
+    multi_process.run_on_all(lambda: _check_folder(folder) if multi_process.is_first() else None)
+
+
+def _check_folder(folder: pathlib.Path) -> None:
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise UserError(f"out_dir={folder} can't be made (Not a directory); choose another --out_dir.")
