@@ -28,7 +28,8 @@ Stores = Callable[[str, RecordLayout, int], RecordStore]
 def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
     """Returns H: room for all vectors that a dispatch can read without their having entered in it, and for a zero."""
     before = reads_before(ages)
-    return min(sum(min(age, rounds) + before for age in ages), max(ages) + before) + 1
+    oldest = sorted({age + before for age in ages})
+    return sum(min(age - younger, rounds + before) for younger, age in zip([0, *oldest], oldest)) + 1
 
 
 def reads_before(ages: tuple[int, ...]) -> bool:
