@@ -215,7 +215,7 @@ def _check_fit(part: str, where: pathlib.Path, model: Model, wanted: Leaves, sav
         if name not in saved:
             raise UserError(f"init_from: the model of {where} has no '{name}'; {remedy}.")
         value = saved[name]
-        if value.shape != like.shape or value.dtype != like.dtype:
+        if value.shape != like.shape or not np.can_cast(value.dtype, like.dtype):
             raise UserError(
                 f"init_from: '{name}' is {value.dtype}{list(value.shape)} in {where} and "
                 f"{like.dtype}{list(like.shape)} here; {remedy}."
@@ -253,7 +253,7 @@ def warm_starts(
         leaves, _ = source.checkpoints("init_from", other).load(source.round)
         saved = {name: leaf for name, leaf in leaves.items() if name.partition(".")[0] in ("params", "stats")}
         _check_fit(source.part, source.directory, model, wanted, saved)
-        starts[seed] = WarmStart(source, other, {name: np.asarray(leaves[name]) for name in wanted})
+        starts[seed] = WarmStart(source, other, {n: np.array(leaves[n], like.dtype) for n, like in wanted.items()})
     return starts
 
 

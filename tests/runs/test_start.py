@@ -101,6 +101,7 @@ def test_every_seed_begins_with_all_of_its_own(tmp_path):
         assert len(mine) == 4
         for name, leaf in mine.items():
             np.testing.assert_array_equal(leaf, theirs[name])
+    fedwin.check(dataclasses.replace(SMALL, init_from=f"{tmp_path}@1", precision="float64"))
 
 
 @pytest.mark.parametrize(
