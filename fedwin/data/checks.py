@@ -14,9 +14,9 @@ RENUMBERED = "np.searchsorted(np.unique(train_labels), labels)"
 def check(dataset: Dataset) -> Dataset:
     """Checks a data set before anything is trained on it.
 
-    Features of a split have the same length, labels lie in 0..num_classes - 1 and fit the task, inputs have a feature
-    axis and a type that networks accept, floating-point features are finite, train and test have the same shapes
-    and kinds of inputs, `mean` and `std` fit the channels, and each of the data set's own clients has examples.
+    Features of a split have the same length, labels lie in 0..num_classes - 1 and fit the task, domains have names (if
+    any has one), inputs have a feature axis and a type that networks accept, floats are finite, train and test have the
+    same shapes and kinds of inputs, `mean` and `std` fit the channels, and each of the data set's clients has examples.
 
     Raises:
       UserError: names the feature and the record that is wrong.
@@ -32,6 +32,7 @@ def check(dataset: Dataset) -> Dataset:
             raise UserError(f"{where}: features differ in length: {lengths}.")
         check_task(features["y"], dataset.task, where)
         check_labels(features["y"], dataset, where)
+        check_range(np.asarray(features.get("domain", [0])), len(dataset.domain_names) or 1 << 31, "domain", where)
         if len(features["x"].shape) < 2 or 0 in features["x"].shape[1:]:
             raise UserError(
                 f"{where}: 'x' has shape {tuple(features['x'].shape)}, which holds no features; give [N, features...]."
@@ -223,8 +224,7 @@ def check_not_empty(partition: Partition, remedy: str = "use fewer clients or a 
 
 def check_clients(dataset: Dataset) -> None:
     """Raises UserError naming one of the data set's own clients that is empty or occurs twice."""
-    own = dataset.natural
-    if own is None:
+    if (own := dataset.natural) is None:
         return
     check_not_empty(own, f"remove it from the files of '{dataset.name}'")
     if own.ids is not None:

@@ -103,6 +103,7 @@ def test_partitions_that_do_not_fit_the_data_set():
     domains = labeled(np.arange(20) % 10, 10, domain=np.arange(20, dtype=np.int32) % 2)
     refused("3 clients; give a multiple of the 2 domains", data.make_partition, domains, "domain", 3, 0)
     refused("does not split labels", data.make_partition, domains, "domain:inner=natural", 4, 0)
+    refused("train, record 1: domain 1 is not in 0..0", data.check, dataclasses.replace(domains, domain_names=("a",)))
     broken = labeled([0, 1, 0], 2, coarse=np.array([0, 1, 1], np.int32))
     refused("belongs to two coarse labels", data.make_partition, broken, "pachinko", 1, 0)
     coarse = labeled(np.arange(40) % 2, 2, fine=np.arange(40, dtype=np.int32) % 4)
