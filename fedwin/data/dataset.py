@@ -139,7 +139,7 @@ class Dataset:
       mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x unchanged.
       std: per-channel standard deviation of x, likewise.
       class_names: names of the classes in figures; may be empty.
-      domain_names: names of the domains in figures; may be empty.
+      domain_names: names of the domains; if there are any, the test accuracy is the mean of the domains' accuracies.
       verified: whether the checksums of the original files, or of the cache, have been confirmed.
       test_natural: the clients that hold the test examples, or None; they may differ from the training clients.
       accuracies: for sequences, name -> (label ids that are not counted, ids that are never predicted).
