@@ -56,6 +56,8 @@ def init(
     """
     params, stats = model
     state = algorithm.init(params, init_key)
+    # Algorithm.init sees no statistics: averages of models begin with a new network's, which need not be the model's.
+    state = tree.map_nodes(lambda average: average._replace(stats=stats), state, Variables)
     watched = algorithm.eval_model(model, state)
     seen = {name: observer.init(watched) for name, observer in observers.items()}
     state, seen = allocate((state, seen), window_rounds)

@@ -27,25 +27,20 @@ Stores = Callable[[str, RecordLayout, int], RecordStore]
 
 def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
     """Returns H: room for all vectors that a dispatch can read without their having entered in it, and for a zero."""
-    before = reads_before(ages)
+    before = 0 in ages  # a weighted mean is also read before the first push
     oldest = sorted({age + before for age in ages})
     return sum(min(age - younger, rounds + before) for younger, age in zip([0, *oldest], oldest)) + 1
 
 
-def reads_before(ages: tuple[int, ...]) -> bool:
-    """Whether vectors are also read as of the last push before a dispatch, as a weighted mean reads them."""
-    return 0 in ages
-
-
 def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
     """Returns the numbers of the vectors pushed before a dispatch that are read in it, ascending, int64."""
-    numbers = base + np.arange(-reads_before(ages), count)[:, None] - np.asarray(ages)
+    numbers = base + np.arange(-(0 in ages), count)[:, None] - np.asarray(ages)
     return np.unique(numbers[(numbers >= 0) & (numbers < base)])
 
 
 def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
     """Returns `PartialRing.leaving` of a dispatch."""
-    numbers = base + np.arange(-reads_before(like.ages), like.rounds) - np.asarray(like.ages)[:, None]
+    numbers = base + np.arange(-(0 in like.ages), like.rounds) - np.asarray(like.ages)[:, None]
     zero = like.rounds + like.earlier.shape[0] - 1
     stored = np.isin(numbers, earlier)
     index = like.rounds + np.searchsorted(earlier, numbers)
@@ -87,7 +82,7 @@ def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
         size, dtype = node.ring.shape[1], node.ring.dtype
         entered = jnp.zeros((rounds, size), dtype)
         earlier = jnp.zeros((max_earlier(rounds, ages), size), dtype)
-        leaving = jnp.zeros((len(ages), reads_before(ages) + rounds), jnp.int32)
+        leaving = jnp.zeros((len(ages), (0 in ages) + rounds), jnp.int32)
         ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
         return node._replace(ring=ring)
 

@@ -48,7 +48,7 @@ from fedwin.runs.choices import (
 )
 from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
-from fedwin.runs.start import WarmStart, adapted, warm_starts, with_statistics
+from fedwin.runs.start import WarmStart, adapted, warm_starts
 from fedwin.sampling import SAMPLERS
 from fedwin.schedules import cosine, exponential, warmup, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy
@@ -222,12 +222,10 @@ class PreparedRun:
           window_rounds: as in engine.init.
         """
         keys = seed_keys(seed)
-        fresh = model is None and seed not in self.initial
         if model is None:
             model = self.model.init(keys["init"])
-            model = model if fresh else self.initial[seed].into(model)
-        run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
-        return run if fresh else run._replace(state=with_statistics(run.state, model.stats))
+            model = self.initial[seed].into(model) if seed in self.initial else model
+        return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
 
 
 def _adapted(personalizer: Personalizer, model: core.Variables, learner: core.Client) -> core.Variables:

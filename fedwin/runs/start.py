@@ -36,7 +36,6 @@ from fedwin.runs.checkpoint import (
 from fedwin.runs.choices import check_arrivals, check_same_server
 from fedwin.runs.config import Config
 from fedwin.sampling import Sampler
-from fedwin.tree import PyTree
 from fedwin.wrappers import unwrapped_names
 from fedwin.wrappers.accounting import Privacy, restored
 from fedwin.wrappers.asynchronous import OLD_MODELS, resized_ring
@@ -173,14 +172,6 @@ class WarmStart:
         """Returns the model with its parameters replaced; may be traced."""
         own = lambda name, leaf: jnp.asarray(self.leaves[name]) if name in self.leaves else leaf
         return jax.tree.unflatten(jax.tree.structure(model), [own(*item) for item in tree.named(model).items()])
-
-
-def with_statistics(state: PyTree, stats: PyTree) -> PyTree:
-    """Returns a server state whose averages of models start with the statistics of the initial model.
-
-    Those of the state that `Algorithm.init` returns start with the network's own statistics.
-    """
-    return tree.map_nodes(lambda average: average._replace(stats=jax.tree.map(jnp.copy, stats)), state, Variables)
 
 
 def _seed_of(source: Source, seed: int) -> int:
