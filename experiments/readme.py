@@ -9,7 +9,6 @@ import pathlib
 from absl import flags
 
 from fedwin.algorithms import ALGORITHMS
-from fedwin.data import catalog
 from fedwin.errors import UserError
 
 from . import speedrun
@@ -20,7 +19,6 @@ GUIDE = README.parent / "experiments" / "guide"
 # Page of the guide -> name of its generated part and the function that generates it.
 PARTS = {
     "algorithms.md": ("algorithms", lambda: ALGORITHMS.table("markdown")),
-    "data.md": ("data", catalog.markdown),
     "speedrun.md": ("records", speedrun.markdown),
 }
 

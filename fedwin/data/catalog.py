@@ -1,21 +1,7 @@
-"""Lists all data sets: the guide's table, and the output of `fedwin prepare --list`."""
+"""Lists all data sets, for `fedwin prepare --list`."""
 
 from fedwin.data import download
 from fedwin.data.dataset import DATASETS
-
-HEAD = ("data set", "flag", "how to obtain it", "clients / train / test", "prepared in", "cache")
-STAND_INS = ("stand-ins", "`<name>_synthetic`", "no files needed", "like the original's, smaller", "", "")
-
-
-def markdown() -> str:
-    """Returns the guide's table: one row per data set with a title, those read from the user's own files last."""
-    titled = [entry for entry in DATASETS.entries.values() if entry.facts["title"]]
-    titled.sort(key=lambda entry: (entry.facts["sizes"] == "your own", entry.facts["title"].lower()))
-    columns = lambda facts: [facts[key] for key in ("how", "sizes", "prepared", "cache")]
-    flag = lambda entry: entry.facts["flag"] or f"`{entry.name}`"
-    rows = [(entry.facts["title"], flag(entry), *columns(entry.facts)) for entry in titled]
-    lines = ["| " + " | ".join(row) + " |" for row in (HEAD, *rows, STAND_INS)]
-    return "\n".join([lines[0], "|" + "---|" * len(HEAD), *lines[1:]])
 
 
 def listing() -> str:

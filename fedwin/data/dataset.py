@@ -193,11 +193,9 @@ class FullSize(NamedTuple):
 
 # Loaders: builder(data_dir, *, option=...) -> Dataset. data_dir is the folder of the files, or a parent of it; missing
 # or damaged files raise UserError. Facts that a loader may state about its data set:
-#   title, flag: its title in the guide's table, and the flag if it is more than the name; untitled ones have no row.
-#   how: how to obtain its files; sizes: clients / training examples / test examples.
+#   how: how to obtain a data set that is neither downloaded nor fetched by hand.
 #   full: FullSize of the complete data set, or a function from all parameters of the loader to it.
 #   classes: number of classes of a classification, for chance; None: not stated.
-#   prepared, cache: measured time of `fedwin prepare`, and size of the cache.
 #   downloads: URLs of its files; variants: parameters -> URLs, for choices that read other files.
 #   by_hand: files that can't be downloaded automatically, and where to find them.
 #   checksums: file -> (kind, checksum). A name with a compression suffix stands for the file as it is distributed, one
@@ -226,14 +224,9 @@ DATASETS = Registry(
         "test_share": "share of each series, its end, whose values are the labels of test examples.",
         "seed": "seed of the random choices.",
     },
-    title="",
-    flag="",
     how="your own files",
-    sizes="your own",
     full=FullSize(),
     classes=None,
-    prepared="",
-    cache="",
     downloads=(),
     variants=(),
     by_hand="",

@@ -14,6 +14,7 @@ from experiments.papers import presets
 from experiments.papers.remarks import lines_of
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
+from fedwin.data import DATASETS
 from tests.programs import output_of
 
 ROOT = readme.README.parent
@@ -34,6 +35,12 @@ NUMBER = re.compile(r"(?<=[|/] )(?:\d\d\.\d|\d\.\d{3})\b|\d\d\.\d(?= /)")
 @pytest.mark.parametrize("page", readme.PARTS)
 def test_the_generated_parts_are_up_to_date(page):
     assert readme.generated(page) == (readme.GUIDE / page).read_text(), "run `python -m experiments.readme`"
+
+
+def test_the_guide_has_every_data_set():
+    rows = [line for line in PAGES[readme.GUIDE / "data.md"].splitlines() if line.startswith("| ")]
+    for name in DATASETS:
+        assert name.endswith("_synthetic") or any(re.search(f"`{name}[`:]", row) for row in rows), name
 
 
 def test_the_readme_is_short():

@@ -147,7 +147,7 @@ def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
     return Partition(np.argsort(clients, kind="stable").astype(np.int32), offsets(counts), ids=names)
 
 
-@DATASETS.register("npz", title="arrays", flag="`npz`, `fedwin.data.from_arrays`", how="your own")
+@DATASETS.register("npz", how="your own")
 def npz(
     data_dir,
     *,

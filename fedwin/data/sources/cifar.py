@@ -56,14 +56,8 @@ CIFAR10 = {
 
 @DATASETS.register(
     "cifar10",
-    title="CIFAR-10",
-    flag="`cifar10`, `cifar10:size=16`",
-    how="downloads; binary or Python archive, or its files, also .xz/.gz",
-    sizes="by partition, or a published split (`csv:path=`) / 50,000 / 10,000",
     full=lambda params: FullSize(10 * params["per_class"] or 50_000, 10_000),
     classes=10,
-    prepared="62 s (from .xz)",
-    cache="176 MiB",
     downloads=(URL + "cifar-10-binary.tar.gz",),
     checksums=CIFAR10,
 )
@@ -102,14 +96,8 @@ CIFAR100 = {
 
 @DATASETS.register(
     "cifar100",
-    title="CIFAR-100",
-    flag="`cifar100`, `cifar100:label=coarse`",
-    how="downloads",
-    sizes="by partition / 50,000 / 10,000",
     full=FullSize(50_000, 10_000),
     classes=100,
-    prepared="11 s for a subset of 6,000 + 1,000",
-    cache="21 MiB for that",
     downloads=(URL + "cifar-100-binary.tar.gz",),
     checksums=CIFAR100,
 )

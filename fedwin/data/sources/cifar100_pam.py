@@ -48,11 +48,7 @@ CHECKSUMS = {
 
 @DATASETS.register(
     "cifar100_pam",
-    title="CIFAR-100 by Pachinko allocation",
-    how="downloads TFF's `cifar100.sqlite.lzma`; reads FedJAX's SQLite; drawn from CIFAR-100 if none of them is found",
-    sizes="500 / 50,000 / 10,000",
     full=FullSize(50_000, 10_000, TRAIN_CLIENTS),
-    prepared="not measured: file not available",
     downloads=(SOURCE,),
     checksums=CHECKSUMS,
 )

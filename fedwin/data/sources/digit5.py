@@ -48,12 +48,7 @@ def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, n
 
 @DATASETS.register(
     "digit5",
-    title="Digit Five",
-    how="by hand: FedBN's `digit_dataset.zip`, or any of the five originals (`:domains=mnist+usps`)",
-    sizes="by domain / 7,438 per domain / a fifth of each",
     full=lambda params: full_size(**params),
-    prepared="6.0 s (mnist+usps: 14,876 / 15,860)",
-    cache="69 MiB",
     by_hand="digit_dataset.zip linked from https://github.com/med-air/FedBN",
 )
 def digit5(

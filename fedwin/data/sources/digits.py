@@ -16,13 +16,9 @@ TRAIN_PER_CLASS = 140
 
 @DATASETS.register(
     "digits",
-    title="digits (scikit-learn)",
     how="comes with scikit-learn",
-    sizes="by partition / 1,400 / 397",
     full=FullSize(1_400, 397),
     classes=10,
-    prepared="needs none",
-    cache="0.1 MiB",
 )
 def digits(data_dir=None) -> Dataset:
     """Handwritten digits: x uint8 [N, 8, 8, 1] (gray level g as round(255 g / 16)), y in 0..9; reads no data_dir.

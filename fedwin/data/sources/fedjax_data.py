@@ -75,8 +75,6 @@ def clean(examples: Examples, natural: Partition, where: str, task: str | None =
 
 @DATASETS.register(
     "fedjax",
-    title="any `fedjax.FederatedData`",
-    flag="`fedwin.data.from_fedjax`, `fedjax:train=FILE,test=FILE`",
     how="your own",
 )
 def fedjax_files(

@@ -89,11 +89,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
 
 @DATASETS.register(
     "femnist",
-    title="FEMNIST, 62 classes",
-    how="downloads FedJAX's SQLite; reads LEAF JSON too",
-    sizes="3,400 / 671,585 / 77,483",
     full=FullSize(671_585, 77_483, 3400),
-    prepared="not measured: file not available",
     downloads=tuple(f"{FEDJAX}federated_emnist_{side}.sqlite" for side in SIDES),
     variants={"form=leaf": ()},
 )
@@ -111,12 +107,7 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
 @DATASETS.register(
     "femnist_digits",
     like="femnist",
-    title="FEMNIST, digits",
-    how="as `femnist`; LEAF JSON of MNIST writers with `:form=leaf,paper=0`",
-    sizes="3,383 / 341,873 / 40,832; LEAF JSON of 20 writers: 20 / 1,710 / 435",
     full=FullSize(341_873, 40_832, 3383),
-    prepared="1.4 s (the 20 writers)",
-    cache="1.6 MiB",
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),
     variants={"form=leaf": ()},
 )

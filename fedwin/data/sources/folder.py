@@ -21,9 +21,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 @DATASETS.register(
     "image_folder",
-    title="any image folder",
     how="your images, `train.csv` (`user_id,image_id,class`), `test.csv`",
-    prepared="decoded when used",
 )
 def image_folder(
     data_dir,
@@ -159,11 +157,7 @@ SMALL = "https://storage.googleapis.com/tff-datasets-public/"
 
 @DATASETS.register(
     "landmarks",
-    title="Landmarks-User-160k",
-    how="lists download; images by hand",
-    sizes="1,262 / 164,172 / those in `test.csv`",
     full=lambda params: FullSize(23_080, None, 233) if params["small"] else FullSize(164_172, None, 1_262),
-    prepared="not measured: file not available",
     downloads=(LISTS,),
     variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
     by_hand="the images <image_id>.jpg named in the lists, from "
@@ -192,11 +186,7 @@ def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, s
 
 @DATASETS.register(
     "inaturalist",
-    title="iNaturalist-User-120k",
-    how="by hand",
-    sizes="9,275 / 120,300 / 35,641",
     full=lambda params: FullSize(120_300, 35_641, 9_275) if params["users"] == "user_120k" else FullSize(),
-    prepared="not measured: file not available",
     by_hand="iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
     "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
     checksums={

@@ -32,8 +32,6 @@ CHUNK = 4096
 
 @DATASETS.register(
     "hf",
-    title="any data set of Hugging Face `datasets` on disk",
-    flag="`hf:name=FOLDER,x=image,y=label,client=COLUMN`",
     how="`save_to_disk`, Parquet or Arrow files; `pip install 'fedwin[hf]'`, never downloads",
 )
 def hf(

@@ -54,13 +54,8 @@ def load(
 
 @DATASETS.register(
     "mnist",
-    title="MNIST",
-    how="downloads",
-    sizes="by partition / 60,000 / 10,000",
     full=FullSize(60_000, 10_000),
     classes=10,
-    prepared="7.4 s",
-    cache="53 MiB",
     downloads=DOWNLOADS,
     checksums=CHECKSUMS,
 )
@@ -72,11 +67,7 @@ def mnist(data_dir) -> Dataset:
 @DATASETS.register(
     "mnist_writers",
     like="mnist",
-    title="MNIST by writer",
-    how="downloads, with QMNIST's writer ids",
-    sizes="539 / 60,000 / 10,000",
     full=FullSize(60_000, 10_000, 539),
-    prepared="3.2 s",
     downloads=(*DOWNLOADS, *(f"{QMNIST}qmnist-{side}-labels-idx2-int.gz" for side in ("train", "test"))),
 )
 def mnist_writers(data_dir) -> Dataset:
@@ -129,8 +120,6 @@ FASHION_SUMS = {
 @DATASETS.register(
     "fmnist",
     like="mnist",
-    title="Fashion-MNIST",
-    prepared="14 s (from .xz)",
     downloads=tuple(f"{FASHION}{name}.gz" for name in file_names()),
     checksums=FASHION_SUMS,
 )
@@ -141,12 +130,7 @@ def fmnist(data_dir) -> Dataset:
 
 @DATASETS.register(
     "emnist",
-    title="EMNIST",
-    flag="`emnist:split=byclass`",
-    how="by hand: NIST's `gzip.zip`",
-    sizes="by partition / 697,932 / 116,323 (byclass)",
     full=lambda params: FullSize(*EMNIST[params["split"]][1:]),
-    prepared="not measured: file not available",
     by_hand="gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset",
 )
 def emnist(
@@ -181,12 +165,7 @@ def usps_pixels(gray: np.ndarray) -> np.ndarray:
 
 @DATASETS.register(
     "usps",
-    title="USPS",
-    how="by hand, IDX files of 16-bit integers",
-    sizes="by partition / 7,291 / 2,007",
     full=FullSize(7_291, 2_007),
-    prepared="0.5 s",
-    cache="2.3 MiB",
     by_hand="USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",
 )
 def usps(data_dir) -> Dataset:

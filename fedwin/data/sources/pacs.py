@@ -33,12 +33,7 @@ def full_size(fraction: float) -> FullSize:
 
 @DATASETS.register(
     "pacs",
-    title="PACS",
-    how="by hand: image folders or a tar",
-    sizes="by domain / 8,994 / 997",
     full=lambda params: full_size(params["test_fraction"]),
-    prepared="0.5 s for a subset of 84 images at 64 pixels",
-    cache="1 MiB",
     by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
 )
 def pacs(

@@ -44,11 +44,7 @@ def rows(texts, length: int) -> Examples:
 
 @DATASETS.register(
     "shakespeare",
-    title="Shakespeare, FedJAX form",
-    how="downloads FedJAX's SQLite",
-    sizes="715 roles / rows of 80",
     full=FullSize(clients=715),
-    prepared="not measured: file not available",
     downloads=tuple(SOURCE.replace("{train,test}", side) for side in ("train", "test")),
 )
 def shakespeare(data_dir, *, length: PositiveInt = 80) -> Dataset:

@@ -21,14 +21,9 @@ Ids = dict[str, tuple[np.ndarray, ...]]
 
 @DATASETS.register(
     "shakespeare_leaf",
-    title="Shakespeare, LEAF form",
-    how="by hand: LEAF JSON, or the plays in plain text (`ROLE<TAB>line`, or LEAF's `pg100.txt`)",
-    sizes="100 / 200,000 / 40,000",
     full=lambda params: FullSize(
         params["clients"] * params["train"], params["clients"] * params["test"], params["clients"]
     ),
-    prepared="5.0 s",
-    cache="75 MiB",
     by_hand="LEAF's Shakespeare JSON, made by https://github.com/TalwalkarLab/leaf, or its source, pg100.txt of "
     "Project Gutenberg, or plays in plain text",
     checksums={"pg100.txt": ("md5", "036d0f9cf7296f41165c2e6da1e52a0e")},

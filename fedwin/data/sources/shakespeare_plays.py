@@ -47,11 +47,7 @@ def deal(names: list[str], clients: int, seed: int) -> list[list[str]]:
 
 @DATASETS.register(
     "shakespeare_plays",
-    title="Shakespeare, plays as clients",
-    how="by hand: the plays in plain text",
-    sizes="37 / 55,752 / 6,210 rows of 80",
     full=lambda params: FullSize(clients=params["clients"]),
-    prepared="0.6 s",
     by_hand=f"the plays in plain text, such as {SOURCE}, as text files or in plays.tar.xz",
 )
 def shakespeare_plays(

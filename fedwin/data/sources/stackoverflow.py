@@ -76,11 +76,7 @@ def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict
 
 @DATASETS.register(
     "stackoverflow",
-    title="Stack Overflow",
-    how="downloads FedJAX's SQLite and word counts",
-    sizes="40,000 users of 342,477 / all of theirs / 10,000",
     full=lambda params: FullSize(None, params["tests"], params["users"]),
-    prepared="not measured: file not available",
     downloads=(*(FEDJAX + name for name in FILES), WORDS),
     checksums={"stackoverflow.word_count.tar.bz2": ("sha256", WORDS_SUM)},
 )

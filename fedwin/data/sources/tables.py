@@ -12,12 +12,8 @@ TRAIN = 354
 
 @DATASETS.register(
     "diabetes",
-    title="diabetes (scikit-learn)",
     how="comes with scikit-learn",
-    sizes="by partition / 354 / 88",
     full=FullSize(TRAIN, 88),
-    prepared="needs none",
-    cache="0.1 MiB",
 )
 def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
     """Progress of diabetes in a year (25 to 346) from ten measurements of 442 patients; reads no data_dir.
@@ -43,10 +39,7 @@ def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
 
 @DATASETS.register(
     "california_like",
-    title="linear model of California housing's size",
     how="no files needed",
-    sizes="by partition / 16,512 / 4,128",
-    prepared="needs none",
 )
 def california_like(
     data_dir=None,

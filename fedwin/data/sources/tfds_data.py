@@ -25,8 +25,6 @@ CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | 
 
 @DATASETS.register(
     "tfds",
-    title="any prepared TFDS builder",
-    flag="`tfds:name=NAME`",
     how="prepared as array_record; TensorFlow is not needed to read it",
 )
 def tfds(
