@@ -12,7 +12,7 @@ from absl import flags
 from tqdm import tqdm
 
 from fedwin import data
-from fedwin.data import cache, catalog, download, integrity
+from fedwin.data import cache, download, integrity
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if options.list:
         unused.refuse(["dataset", "data_dir", "cache_dir", "download", "force"], "with --list")
-        print(catalog.listing())
+        print(download.listing())
         return
     if not options.dataset:
         raise UserError("name a data set with --dataset=NAME; --list shows them.")

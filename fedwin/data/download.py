@@ -1,4 +1,7 @@
-"""Downloads original files: resumes partial downloads, checks checksums, and renames complete files."""
+"""Original files: how to obtain them, and downloads.
+
+A partial download is resumed, its checksum compared, and a complete file renamed.
+"""
 
 import http.client
 import os
@@ -28,6 +31,21 @@ def download_urls(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
             urls = variant_urls
     published = checksums.published_checksums(choice.name)
     return tuple((url, *published.get(url.rsplit("/", 1)[-1], (None, None))) for url in urls)
+
+
+def listing() -> str:
+    """Returns one line per data set: its name, how to obtain its files, and its parameters."""
+    lines = []
+    for name, entry in sorted(DATASETS.entries.items()):
+        how, by_hand = entry.facts["how"], entry.facts["by_hand"]
+        if urls := download_urls(name):
+            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in urls)
+            how += f"; by hand: {by_hand}" if by_hand else ""
+        elif by_hand:
+            how = f"by hand: {by_hand}"
+        options = ", ".join(DATASETS.options(name))
+        lines.append(f"{name:28} {how}" + (f"  [{options}]" if options else ""))
+    return "\n".join(lines)
 
 
 def fetch(
