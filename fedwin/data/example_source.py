@@ -39,9 +39,6 @@ class ExampleSource(contextlib.AbstractContextManager):
     Args:
       features: name -> array, memory map or Images, all of the same length.
 
-    Raises:
-      UserError: the features differ in length.
-
     Example:
       >>> with ExampleSource({"x": np.arange(10) ** 2}) as source:
       ...     source.gather([3, 1])["x"].tolist()
@@ -49,11 +46,8 @@ class ExampleSource(contextlib.AbstractContextManager):
     """
 
     def __init__(self, features: "Mapping[str, np.ndarray | Images]"):
-        lengths = {len(value) for value in features.values()}
-        if len(lengths) != 1:
-            raise UserError(f"features of an example source differ in length: {sorted(lengths)}.")
         self.features = dict(features)
-        self.length = lengths.pop()
+        self.length = len(next(iter(self.features.values())))
         # Threads decode in parallel, because Pillow and file reads release the interpreter lock.
         self.threads = min(os.cpu_count() or 1, 16)
         self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
@@ -133,7 +127,6 @@ class Images:
     """
 
     dtype = np.dtype(np.uint8)
-    ndim = 4
 
     def __init__(self, items: Iterable, size: int, resize: int | None = None, channels: int = 3):
         self.items = list(items)

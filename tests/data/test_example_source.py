@@ -53,4 +53,3 @@ def test_gather_and_prefetch_give_the_same_rows(tmp_path):
         assert lazy.gather(np.zeros((0,), int))["x"].shape == (0, 4, 4, 3)
         for bad in ([50], [-1]):
             refused("is not in 0..49", lazy.gather, bad)
-    refused("differ in length", data.ExampleSource, {"x": images, "y": np.arange(3)})
