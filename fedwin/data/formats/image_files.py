@@ -88,6 +88,7 @@ def read_list(
 
 def class_of(text: str, where: str, task: str | None = None) -> float:
     """Parses a class written as `5` or, as in tables exported with missing values, `5.0`; any number for regression."""
+    wanted = "a finite number" if task == "regression" else "a whole number >= 0"
     try:
         number = float(text)
         if task == "regression" and math.isfinite(number):
@@ -96,7 +97,7 @@ def class_of(text: str, where: str, task: str | None = None) -> float:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise UserError(f"{where}: class '{text}' is not a whole number >= 0.")
+    raise UserError(f"{where}: class '{text}' is not {wanted}.")
 
 
 def _raise(error: OSError) -> None:

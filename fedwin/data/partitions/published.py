@@ -80,7 +80,8 @@ def read_csv(path, blob: bytes) -> Iterator[Record]:
         try:
             yield f"line {line}", user, int(image), int(label[0]) if label and label[0] else None
         except ValueError as error:
-            raise UserError(f"{path}, line {line}: '{image}' and class {label} are not whole numbers.") from error
+            shown = " and class ".join(f"'{text}'" for text in (image, *label))
+            raise UserError(f"{path}, line {line}: {shown} must be whole numbers.") from error
 
 
 def read_json(path) -> Iterator[Record]:
