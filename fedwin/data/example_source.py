@@ -29,8 +29,8 @@ class Member(NamedTuple):
     size: int = 0
 
 
-# An encoded image: a path, a member of an archive, or bytes.
-Item = str | os.PathLike | Member | bytes
+# An encoded image: a path, or a member of an archive.
+Item = str | os.PathLike | Member
 
 
 class ExampleSource(contextlib.AbstractContextManager):
@@ -215,8 +215,6 @@ def open_image(item: Item, channels: int | None, short_side: int | None = None):
 
 def image_bytes(item: Item) -> bytes:
     """Reads the encoded bytes of an image; raises UserError if it is missing."""
-    if isinstance(item, bytes):
-        return item
     path, content, offset, size = item if isinstance(item, Member) else (item, None, 0, -1)
     if content is not None:
         return content
@@ -234,7 +232,7 @@ def describe_image(item: Item) -> str:
     """Returns the name of an image in error messages."""
     if isinstance(item, Member):
         return item.where + (f", image at byte {item.offset}" if item.content is None else "")
-    return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
+    return str(item)
 
 
 def feature_digest(values, whole_bytes: int = 64 << 20, num_rows: int = 256) -> bytes:

@@ -145,7 +145,7 @@ def test_default_of_streaming(monkeypatch):
     monkeypatch.setattr(examples, "RESIDENT_BYTES", 100)
     assert examples.should_stream(fed, "auto") and not examples.should_stream(fed, "device")
     lazy = data.load("pacs_synthetic:per_domain=2,tests=1,size=16")
-    images = dataclasses.replace(lazy, train={**lazy.train, "x": data.Images([b""] * 8, 16)})
+    images = dataclasses.replace(lazy, train={**lazy.train, "x": data.Images([""] * 8, 16)})
     monkeypatch.undo()
     assert examples.should_stream(federate(images, data.make_partition(images, "iid", 2, 0)), "auto")
 
