@@ -67,24 +67,15 @@ BATCH, RATE, EPOCHS = 3, 0.2, 2
 WORK = np.array([[0.3, 1.0, 0.5, 0.2], [1.0, 0.0, 0.9, 1.0], [0.6, 0.6, 0.1, 0.5]])
 
 
-def numpy_batches(n, steps, batching):
-    order = list(range(n))
-    if batching == "repeat":
-        stream = order * (steps * BATCH)
-        return [stream[j * BATCH : (j + 1) * BATCH] for j in range(steps)]
-    per_pass = -(-n // BATCH)
-    return [order[(j % per_pass) * BATCH : (j % per_pass + 1) * BATCH] for j in range(steps)]
-
-
 def numpy_rounds(batching):
-    """Returns the models after each round, by plain numpy."""
+    """Returns the models after each round, by plain numpy over the planned batches."""
     x, models = START, []
     for shares in WORK:
         ends = np.zeros((4, 2))
         for i, n in enumerate(SIZES):
-            full = EPOCHS * -(-n // BATCH) if batching == "epoch" else -(-EPOCHS * n // BATCH)
+            batches = seen(solver(batch_size=BATCH, epochs=EPOCHS, batching=batching), client(n))
             w = x
-            for rows in numpy_batches(n, max(1, int(np.ceil(round(shares[i] * full, 6)))), batching):
+            for rows in batches[: max(1, int(np.ceil(round(shares[i] * len(batches), 6))))]:
                 w = w - RATE * gradient(w, (X[i][rows], Y[i][rows]))
             ends[i] = w
         x = np.array(SIZES) @ ends / sum(SIZES)
