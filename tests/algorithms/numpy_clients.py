@@ -48,6 +48,19 @@ def descend(model, i, direction=gradient):
     return model
 
 
+class Adam:
+    """The directions of Adam, with its bias corrections."""
+
+    def __init__(self, b1=0.9, b2=0.999, eps=1e-8):
+        self.b1, self.b2, self.eps = b1, b2, eps
+        self.m = self.v = self.count = 0
+
+    def __call__(self, g):
+        self.count += 1
+        self.m, self.v = self.b1 * self.m + (1 - self.b1) * g, self.b2 * self.v + (1 - self.b2) * g**2
+        return self.m / (1 - self.b1**self.count) / (np.sqrt(self.v / (1 - self.b2**self.count)) + self.eps)
+
+
 def shares(cohort, weighting="samples"):
     p = SIZES[list(cohort)] if weighting == "samples" else np.ones(len(cohort))
     return p / p.sum()

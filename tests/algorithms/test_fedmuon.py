@@ -6,6 +6,7 @@ import pytest
 
 from fedwin import losses, testing
 from fedwin.algorithms import fedmuon_bc
+from tests.algorithms.numpy_clients import Adam
 
 KERNEL = np.array([[0.5, -0.2], [0.1, 0.3], [-0.4, 0.2]])  # 3 inputs, 2 outputs
 BIAS = np.array([0.1, -0.1])
@@ -41,15 +42,12 @@ def expected(alpha, beta, matrix_lr, decay):
     for cohort in SCHEDULE:
         ends = []
         for i in cohort:
-            w, v, momentum, first, second = x, b, mean, np.zeros(2), np.zeros(2)
-            for t in range(1, STEPS + 1):
+            w, v, momentum, adam = x, b, mean, Adam(0.9, 0.95)
+            for _ in range(STEPS):
                 error = (X[i] @ w + v - Y[i]) / SIZES[i]
                 momentum = beta * momentum + X[i].T @ error
-                g = error.sum(0)
-                first, second = 0.9 * first + 0.1 * g, 0.95 * second + 0.05 * g**2
-                adam = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.95**t)) + 1e-8)
                 w = w - LR * ((1 - alpha) * matrix_lr * (orthogonalized(momentum) + decay * w) + alpha * step)
-                v = v - LR * ((1 - alpha) * (adam + decay * v) + alpha * bias_step)
+                v = v - LR * ((1 - alpha) * (adam(error.sum(0)) + decay * v) + alpha * bias_step)
             ends.append((w, v, momentum))
         p = np.array([SIZES[i] for i in cohort]) / sum(SIZES[i] for i in cohort)
         w, v, mean = (sum(share * end[k] for share, end in zip(p, ends)) for k in range(3))
