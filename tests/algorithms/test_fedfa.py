@@ -7,70 +7,65 @@ import pytest
 
 from fedwin import testing
 from fedwin.algorithms.fedfa import anchor_loss, class_means
+from tests.algorithms import softmax_clients as plain
 from tests.algorithms.identities import classifier_runs, leaves, same
-from tests.algorithms.softmax_clients import BATCH, CLASSES, EPOCHS, LR, SCHEDULE, clients, problem, softmax_gradient
+from tests.algorithms.numpy_clients import Adam
 from tests.refusals import refused
 
-ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
+ROUNDS = 8  # a quarter of the run is over after round 2: the last of four rounds calibrates
 ADAM_LR, LAM, BETA = 0.05, 0.7, 0.6
 
 
-def local_training(F, W, b, A, x, y, anchored, calibrated, divide):
-    """What client (x, y) returns: (F, W, b, its anchors); A are the anchors that it received."""
-    F, W, b, M = F.copy(), W.copy(), b.copy(), A.copy()
-    adam = [[np.zeros_like(p), np.zeros_like(p)] for p in (W, b)]
-    count = 0
-    for _ in range(EPOCHS):
-        sums, batches, present = np.zeros_like(A), 0, np.zeros((CLASSES, 1))
-        for cut in range(0, len(y), BATCH):
-            xs, ys = x[cut : cut + BATCH], y[cut : cut + BATCH]
-            h = xs @ F
-            slope = softmax_gradient(h @ W + b, ys)
-            dh = slope @ W.T
-            for c in set(ys):
-                mine = ys == c
-                if anchored:
-                    dh[mine] += LAM / CLASSES * 2 * (h[mine] - A[c]) / mine.sum()
-                sums[c] += h[mine].mean(0)
+def calibration_loss(theta, A):
+    """Cross-entropy of the classifier on the anchors as features."""
+    W, b = np.split(theta[plain.INPUTS * plain.WIDTH :], [plain.WIDTH * plain.CLASSES])
+    return -np.mean(np.diag(plain.log_softmax(A @ W.reshape(plain.WIDTH, plain.CLASSES) + b)))
+
+
+def local_training(theta, A, i, anchored, calibrated, divide):
+    """What client i returns: (parameters, its anchors); A are the anchors that it received."""
+
+    def loss(theta, x, y):
+        h, _ = plain.network(theta, x)
+        distances = [np.sum((h[y == c] - A[c]) ** 2) / np.sum(y == c) for c in set(y)]
+        return plain.cross_entropy(theta, x, y) + anchored * LAM / plain.CLASSES * sum(distances)
+
+    M, adam, batches = A.copy(), Adam(), plain.batches(i)
+    one_pass = batches[: len(batches) // plain.EPOCHS]
+    for _ in range(plain.EPOCHS):
+        sums, present = np.zeros_like(A), np.zeros((plain.CLASSES, 1))
+        for x, y in one_pass:
+            h, _ = plain.network(theta, x)
+            for c in set(y):
+                sums[c] += h[y == c].mean(0)
                 present[c] += 1
-            F, W, b = F - LR * xs.T @ dh, W - LR * h.T @ slope, b - LR * slope.sum(0)
+            theta = theta - plain.LR * plain.gradient(theta, (x, y), loss)
             if calibrated:
-                slope, count = softmax_gradient(A @ W + b, np.arange(CLASSES)), count + 1
-                moved = []
-                for part, gradient, state in zip((W, b), (A.T @ slope, slope.sum(0)), adam):
-                    state[0] = 0.9 * state[0] + 0.1 * gradient
-                    state[1] = 0.999 * state[1] + 0.001 * gradient**2
-                    first, second = state[0] / (1 - 0.9**count), state[1] / (1 - 0.999**count)
-                    moved.append(part - ADAM_LR * first / (np.sqrt(second) + 1e-8))
-                W, b = moved
-            batches += 1
-        own = sorted(set(y))
-        M[own] = BETA * M[own] + (1 - BETA) * sums[own] / (batches if divide == "all" else present[own])
-    return F, W, b, M
+                theta = theta - ADAM_LR * adam(plain.gradient(theta, (A,), calibration_loss))
+        own = np.unique(plain.LABELS[i])
+        M[own] = BETA * M[own] + (1 - BETA) * sums[own] / (len(one_pass) if divide == "all" else present[own])
+    return theta, M
 
 
-def reference(F, W, b, A, divide):
-    """Yields (F, W, b, A) after every round."""
-    data = clients()
-    for t in range(RUN):
-        cohort = [data[i] for i in SCHEDULE[t]]
-        back = [local_training(F, W, b, A, d["x"], d["y"], t > 0, t > ROUNDS / 4, divide) for d in cohort]
-        shares = np.array([len(d["y"]) for d in cohort]) / sum(len(d["y"]) for d in cohort)
-        F, W, b, A = (sum(p * value for p, value in zip(shares, values)) for values in zip(*back))
-        yield F, W, b, A
+def reference(theta, A, divide):
+    """Yields (parameters, anchors) after every round."""
+    for t, cohort in enumerate(plain.SCHEDULE):
+        back = [local_training(theta, A, i, t > 0, t > ROUNDS / 4, divide) for i in cohort]
+        sizes = [len(plain.LABELS[i]) for i in cohort]
+        theta, A = (np.average(values, axis=0, weights=sizes) for values in zip(*back))
+        yield theta, A
 
 
 @pytest.mark.parametrize("divide", ["all", "present"])
 def test_four_rounds_of_fedfa(precision, divide):
     tolerance = {"float64": 1e-11, "float32": 1e-5}[precision]
-    p = problem(num_rounds=ROUNDS)
+    p = plain.problem(num_rounds=ROUNDS)
     algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR, divide=divide)
-    begin = [
-        np.asarray(v, np.float64)
-        for v in (*jax.tree.leaves(p.variables.params), algorithm.init(p.variables.params, jax.random.key(0)))
-    ]
-    for run, expected in zip(testing.trajectory(p, algorithm, RUN), reference(*begin, divide), strict=True):
-        for ours, theirs in zip((*jax.tree.leaves(run.params), run.state), expected):
+    anchors = algorithm.init(p.variables.params, jax.random.key(0))
+    begin = (np.asarray(values, np.float64) for values in (leaves(p.variables.params), anchors))
+    runs = testing.trajectory(p, algorithm, len(plain.SCHEDULE))
+    for run, expected in zip(runs, reference(*begin, divide), strict=True):
+        for ours, theirs in zip((leaves(run.params), run.state), expected, strict=True):
             assert ours.dtype == precision
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 

@@ -8,32 +8,25 @@ import pytest
 
 from fedwin import losses, testing
 from tests.algorithms.identities import leaves
-from tests.algorithms.softmax_clients import CLASSES, INPUTS, LABELS, LR, SCHEDULE, WIDTH, batches, problem
+from tests.algorithms.softmax_clients import (
+    CLASSES,
+    LABELS,
+    LR,
+    SCHEDULE,
+    WIDTH,
+    batches,
+    cross_entropy,
+    gradient,
+    log_softmax,
+    network,
+    problem,
+)
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("double")
 
 SIZES = np.array([len(y) for y in LABELS])
 ETA = 0.7
-
-
-def network(theta, x):
-    """Features and logits."""
-    F, W, b = np.split(theta, [INPUTS * WIDTH, (INPUTS + CLASSES) * WIDTH])
-    h = x @ F.reshape(INPUTS, WIDTH)
-    return h, h @ W.reshape(WIDTH, CLASSES) + b
-
-
-def log_softmax(f, weights=1.0):
-    return f - np.log(np.sum(weights * np.exp(f), -1, keepdims=True))
-
-
-def cross_entropy(theta, x, y):
-    return -np.mean(log_softmax(network(theta, x)[1])[range(len(y)), y])
-
-
-def gradient(theta, batch, loss=cross_entropy):
-    return np.array([loss(theta + 1e-30j * e, *batch).imag / 1e-30 for e in np.eye(theta.size)])
 
 
 def descend(y, i, direction):

@@ -24,7 +24,8 @@ from fedwin.runs.run import measure_requirements
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import Timing
 from fedwin.testing import federations
-from tests.algorithms.softmax_clients import linear_model, softmax_gradient
+from tests.algorithms.identities import leaves
+from tests.algorithms.softmax_clients import WIDTH, cross_entropy, gradient, linear_model, network
 from tests.refusals import refused
 from tests.runs import test_processes
 from tests.runs.disturbance import assert_same_outcome, interrupted
@@ -81,33 +82,26 @@ def lines_of(directory):
     return {line["round"]: line for line in read_lines(directory / "metrics.jsonl")}
 
 
-def forward(p, x, y):
-    """Returns logits, accuracy and loss of numpy's linear model."""
-    logits = x @ p["F"] @ p["W"] + p["b"]
-    return logits, np.mean(logits.argmax(1) == y), -np.mean(log_softmax(logits, 1)[np.arange(len(y)), y])
+def measured(params, x, y):
+    """Returns accuracy and loss of numpy's linear model, in float64."""
+    theta = leaves(params).astype(np.float64)
+    return np.mean(network(theta, x)[1].argmax(1) == y), cross_entropy(theta, x, y)
 
 
-def in_numpy(params):
-    flat = {"F": params["F"], **params["last"]}
-    return {name: np.asarray(value, np.float64) for name, value in flat.items()}
-
-
-def fine_tuned(p, x, y, epochs, trained):
-    """Gradient descent on consecutive batches, in float64."""
-    p = dict(p)
+def fine_tuned(theta, x, y, epochs, trained):
+    """Gradient descent on consecutive batches, of the parameters that a mask has."""
     for _ in range(epochs):
         for begin in range(0, len(y), BATCH):
-            xb, yb = x[begin : begin + BATCH], y[begin : begin + BATCH]
-            error = softmax_gradient(forward(p, xb, yb)[0], yb)
-            gradient = {"W": (xb @ p["F"]).T @ error, "b": error.sum(0), "F": xb.T @ (error @ p["W"].T)}
-            p |= {name: p[name] - LR * gradient[name] for name in trained}
-    return p
+            batch = x[begin : begin + BATCH], y[begin : begin + BATCH]
+            theta = theta - LR * trained * gradient(theta, batch)
+    return theta
 
 
 @pytest.mark.parametrize("readout", ["model", "wima2"])
 def test_clients_and_fine_tuning_are_those_of_numpy(natural, readout):
     data, table = natural_data(), fedwin.client_table(natural)
-    p = in_numpy(fedwin.load(natural, readout=readout, dataset=data, model=LINEAR).variables.params)
+    p = leaves(fedwin.load(natural, readout=readout, dataset=data, model=LINEAR).variables.params).astype(np.float64)
+    classifier = np.arange(p.size) >= data.train["x"].shape[1] * WIDTH
     assert table["id"].tolist() == ["w0", "w2", "w3", "w4", "w5", "w7", "w6"]
     assert table["seen"].tolist() == [True] * 5 + [False] * 2 and table["client"].tolist() == [0, 2, 3, 4, 5, 0, 1]
     for row, name in enumerate(table["id"]):
@@ -118,11 +112,11 @@ def test_clients_and_fine_tuning_are_those_of_numpy(natural, readout):
         if client < 6:
             mine = data.natural.client(client)
             learn = data.train["x"][mine].astype(np.float64), data.train["y"][mine]
-            models["finetune."] = fine_tuned(p, *learn, 2, ("F", "W", "b"))
-            models["finetune_classifier."] = fine_tuned(p, *learn, 1, ("W", "b"))
+            models["finetune."] = fine_tuned(p, *learn, 2, 1)
+            models["finetune_classifier."] = fine_tuned(p, *learn, 1, classifier)
             models["finetune_features."] = p  # its rate is 0
         for kind, model in models.items():
-            _, accuracy, loss = forward(model, x, y)
+            accuracy, loss = measured(model, x, y)
             assert table[f"{readout}.{kind}accuracy"][row] == pytest.approx(accuracy)
             assert table[f"{readout}.{kind}loss"][row] == pytest.approx(loss, rel=1e-4)
         assert table["examples"][row] == len(y) == TEST[client]
@@ -342,7 +336,7 @@ def test_personal_models_are_those_of_the_clients_rows(tmp_path):
             )
             name = trained.prepared.federations[seed].partition.ids[client]
             mine = data.test_natural.client(data.test_natural.ids.tolist().index(name))
-            _, accuracy, loss = forward(in_numpy(own.params), data.test["x"][mine], data.test["y"][mine])
+            accuracy, loss = measured(own.params, data.test["x"][mine], data.test["y"][mine])
             assert table["model.personal.accuracy"][row] == pytest.approx(accuracy)
             assert table["model.personal.loss"][row] == pytest.approx(loss, rel=1e-4)
         assert np.isnan(table["model.personal.loss"][~table["seen"]]).all()
