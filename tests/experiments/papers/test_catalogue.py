@@ -4,6 +4,7 @@ import pytest
 
 from experiments.papers import claims
 from experiments.papers.catalogue import catalogue, item
+from experiments.papers.cell_flags import cell_of
 from experiments.papers.items import Analysis, Item, data_title
 from experiments.papers.scales import SCALES
 from fedwin import plugins
@@ -22,11 +23,6 @@ def runs_of(one, scale):
         cells = one.cells(scale)
         found = [run for cell in cells for run in (*cell.runs, *([cell.reference] if cell.reference else []))]
     return found + [run.parent.run for run in found if run.parent]
-
-
-def cell(name, *place, scale="paper"):
-    """Returns a cell by the names of its row, column and variant."""
-    return next(found for found in item(name).cells(scale) if found.position == place)
 
 
 def test_every_figure_is_there():
@@ -104,7 +100,8 @@ def test_the_window_is_full_when_averaging_begins():
 
 @pytest.mark.parametrize("scale", ["trend", "paper"])
 def test_tables_share_their_runs(scale):
-    key = lambda name, *place: cell(name, *place, scale=scale).runs[0].key
+    cell = lambda name, *place: cell_of(item(name), *place, scale)
+    key = lambda name, *place: cell(name, *place).runs[0].key
     first = key("ima/table1", "fedprox", "cifar10_cnn_dirichlet", "ima")
     assert first == key("ima/table2", "fedprox", "cifar10_cnn_dirichlet", "start300_rounds")
     assert first == key("ima/table3", "fedprox", "cifar10_cnn_dirichlet", "exp")
@@ -112,7 +109,7 @@ def test_tables_share_their_runs(scale):
     assert accuracy == key("ghb/table2", "scaffold", "silo", "rounds80")
     assert accuracy == key("ghb/table11", "scaffold", "cifar10_noniid", "base")
     assert accuracy == key("ghb/figure1", "scaffold", "cifar10_noniid", "measured")
-    speedup = cell("ghb/table2", "scaffold", "silo", "speedup80", scale=scale)
+    speedup = cell("ghb/table2", "scaffold", "silo", "speedup80")
     assert speedup.reference.key == key("ghb/table2", "fedavg", "silo", "rounds80")
     assert key("ghb/table10", "fedhbm", "cifar10_noniid", "base") == key(
         "ghb/figure2", "fedhbm", "cifar10_noniid", "base"
