@@ -1,6 +1,6 @@
 """Compares methods on N CPU devices with a plain loop, in a separate process (N is set once per process).
 
-python -m tests.testing.sharded_worker 8 [CHOICE ...]
+JAX_NUM_CPU_DEVICES=8 python -m tests.testing.sharded_worker 8 [CHOICE ...]
 
 Without a choice all of the registry is run; MESH/CHOICE uses MESH of the devices.
 """
@@ -8,10 +8,6 @@ Without a choice all of the registry is run; MESH/CHOICE uses MESH of the device
 import sys
 
 import jax
-
-if __name__ == "__main__":
-    devices, choices = int(sys.argv[1]), sys.argv[2:]
-    jax.config.update("jax_num_cpu_devices", devices)
 
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
@@ -37,4 +33,4 @@ def main(devices, choices):
 
 
 if __name__ == "__main__":
-    main(devices, choices)
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -11,7 +11,8 @@ from tests.programs import output_of
 def run(devices, *choices):
     command = [sys.executable, "-m", "tests.testing.sharded_worker", str(devices), *choices]
     # Other platforms than the CPU have as many devices as they have.
-    return [line.split()[0] for line in output_of(*command, JAX_PLATFORMS="cpu").splitlines()]
+    said = output_of(*command, JAX_PLATFORMS="cpu", JAX_NUM_CPU_DEVICES=str(devices))
+    return [line.split()[0] for line in said.splitlines()]
 
 
 @pytest.mark.slow
