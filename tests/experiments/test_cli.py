@@ -10,19 +10,16 @@ import pytest
 from absl import flags
 
 from experiments import citation as citation_command
-from experiments import cli, readme
+from experiments import cli
 from experiments import list as list_command
 from experiments.cli import helptext
 from fedwin.citations import citation
 from fedwin.files import locked
+from tests.experiments.test_readme import block
 from tests.misuse import calls
 from tests.misuse.calls import called, own_flags
 from tests.refusals import refused
 from tests.small_runs import run_in, small
-
-# The method that the guide writes.
-GUIDE = (readme.GUIDE / "own_algorithm.md").read_text()
-OWN = re.search(r"<!-- file: halfway.py -->\n```python\n(.*?)```", GUIDE, re.S)[1]
 
 
 def test_alone_it_names_its_subcommands(capsys):
@@ -104,7 +101,7 @@ def test_citation_takes_names_and_runs(tmp_path):
 
 
 def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monkeypatch):
-    (tmp_path / "my_methods.py").write_text(OWN)
+    (tmp_path / "my_methods.py").write_text(block("file: halfway.py", "python"))
     monkeypatch.chdir(tmp_path)
     flags = ["--dataset=digits", "--model=digits_mlp:hidden=8", "--num_rounds=2", "--num_clients=10"]
     flags += ["--clients_per_round=2", "--algorithm=halfway:share=0.3", "--out_dir=mine", "--strategy=chunked:k=1"]

@@ -66,6 +66,7 @@ def test_numbers_copied_by_hand_are_those_of_the_stored_tables(page):
 
 
 def block(name, language):
+    """Returns the code of a page that a comment with this name precedes."""
     pattern = rf"<!-- {name} -->\n```{language}\n(.*?)```"
     return next(found[1] for text in PAGES.values() if (found := re.search(pattern, text, re.S)))
 
