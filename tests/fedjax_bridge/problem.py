@@ -47,9 +47,5 @@ def sampler(data, clients=4):
     return fedjax.client_samplers.UniformGetClientSampler(data, clients, seed=0)
 
 
-def flat(params) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(params)])
-
-
 def initial(network):
     return network.init(jax.random.PRNGKey(3))

@@ -10,6 +10,7 @@ from fedwin.aggregation import AGGREGATORS, aggregated
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
 from fedwin.testing import compile_options, federations, problems
+from tests.algorithms.identities import leaves
 from tests.fedjax_bridge import problem
 from tests.refusals import refused
 
@@ -53,7 +54,7 @@ def test_clients_without_examples_take_no_part():
     fed, start = started("fedavg:weighting=uniform")
     with_it, told = fed.apply(start, [(b"empty", nothing, clients[0][2]), *clients])
     without, _ = fed.apply(start, clients)
-    np.testing.assert_array_equal(problem.flat(with_it.params), problem.flat(without.params))
+    np.testing.assert_array_equal(leaves(with_it.params), leaves(without.params))
     assert set(told) == {id for id, _, _ in clients} and len(fed.apply.traces) == 1
     refused("no client", fed.apply, start, [(b"empty", nothing, clients[0][2])])
 
@@ -111,10 +112,8 @@ def test_equals_the_engine(name, wrap, strategy):
     want = engine.read_out(algorithm, watch, expected)
     got = engine.read_out(algorithm, watch, state.run)
     for reading in want:
-        np.testing.assert_allclose(
-            problem.flat(got[reading].params), problem.flat(want[reading].params), rtol=1e-5, atol=1e-6
-        )
-    np.testing.assert_allclose(problem.flat(state.params), problem.flat(want["model"].params), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(leaves(got[reading].params), leaves(want[reading].params), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(leaves(state.params), leaves(want["model"].params), rtol=1e-5, atol=1e-6)
     assert len(bridge.apply.traces) == 1
     measured = {"loss"} if name == "fednova" else {"loss", "delta_l2_norm"}
     assert len(told) == len(ids) and all(set(d) == measured for d in told.values())

@@ -8,6 +8,7 @@ import pytest
 from fedwin import testing
 from fedwin.fedjax_bridge import as_fedjax
 from fedwin.testing import compile_options
+from tests.algorithms.identities import leaves
 from tests.fedjax_bridge import problem
 
 BATCHES = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
@@ -52,11 +53,11 @@ def test_five_rounds_equal_fedjax(name):
     given = dict(model=network, batch_hparams=BATCHES, client_lr=problem.LR)
     algorithm = as_fedjax(SAME[name], **given, compiler_options=compile_options())
     state = algorithm.init(params)
-    start = problem.flat(state.params)
+    start = leaves(state.params)
     for clients, expected in zip(cohorts, fedjaxs(algorithms(network)[name], params, cohorts), strict=True):
         state, _ = algorithm.apply(state, clients)
-        np.testing.assert_allclose(problem.flat(state.params), problem.flat(expected.params), rtol=1e-4, atol=1e-6)
-    assert np.abs(problem.flat(state.params) - start).max() > 1e-2
+        np.testing.assert_allclose(leaves(state.params), leaves(expected.params), rtol=1e-4, atol=1e-6)
+    assert np.abs(leaves(state.params) - start).max() > 1e-2
     assert len(algorithm.apply.traces) == 1
 
 
