@@ -12,7 +12,7 @@ import warnings
 from fedwin.data import cache, integrity, long_tail
 from fedwin.data.checks import check, check_not_empty
 from fedwin.data.contents import checksum, describe_subset
-from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
+from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Partition, split_validation
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.formats import files
 from fedwin.data.partitions.pack import build
@@ -29,7 +29,6 @@ __all__ = [
     "SHIFTS",
     "Dataset",
     "ExampleSource",
-    "Examples",
     "Images",
     "Partition",
     "check",

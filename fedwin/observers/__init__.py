@@ -12,7 +12,7 @@ from fedwin.observers.ema import ema
 from fedwin.observers.registry import OBSERVERS, Average, ReadOut
 from fedwin.observers.swa import swa
 from fedwin.observers.weights import WEIGHTS
-from fedwin.observers.wima import mask_of_part, select, wima, wima_name, wima_of, wima_reading
+from fedwin.observers.wima import mask_of_part, wima, wima_name, wima_of
 from fedwin.registry import Choice, import_all
 
 import_all(__name__, __path__)
@@ -25,12 +25,10 @@ __all__ = [
     "build_all",
     "ema",
     "mask_of_part",
-    "select",
     "swa",
     "wima",
     "wima_name",
     "wima_of",
-    "wima_reading",
 ]
 
 

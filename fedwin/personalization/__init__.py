@@ -4,10 +4,9 @@ Personalization reads the trajectory and never changes it. Every module of this 
 registers a personalizer needs no other change.
 """
 
-from fedwin.personalization.finetune import finetune
 from fedwin.personalization.registry import PERSONALIZERS, Personalizer, build_all
 from fedwin.registry import import_all
 
 import_all(__name__, __path__)
 
-__all__ = ["PERSONALIZERS", "Personalizer", "build_all", "finetune"]
+__all__ = ["PERSONALIZERS", "Personalizer", "build_all"]

@@ -6,7 +6,7 @@ write one file with `@SAMPLERS.register(...)` above its builder: every module of
 
 from fedwin.data.rng import generator
 from fedwin.registry import import_all
-from fedwin.sampling.arrivals import Jobs, JobsOf, asynchronous, first_to_arrive, greatest_staleness
+from fedwin.sampling.arrivals import Jobs, asynchronous, first_to_arrive, greatest_staleness
 from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler, make_sampler, uniforms
 from fedwin.sampling.drawing import cohort, uniform_sampler
 
@@ -16,7 +16,6 @@ __all__ = [
     "SAMPLERS",
     "Draw",
     "Jobs",
-    "JobsOf",
     "Population",
     "Sampler",
     "asynchronous",

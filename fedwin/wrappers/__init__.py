@@ -11,7 +11,7 @@ from fedwin.local import Solver
 from fedwin.registry import Choice, import_all
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.asynchronous import ASYNCHRONOUS, STALENESS, asynchronous
-from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, unchanged, unwrapped_names
+from fedwin.wrappers.base import WRAPPERS, Wrapper, after, unchanged, unwrapped_names
 
 import_all(__name__, __path__)
 
@@ -19,7 +19,6 @@ __all__ = [
     "ASYNCHRONOUS",
     "STALENESS",
     "WRAPPERS",
-    "Wrapped",
     "Wrapper",
     "after",
     "asynchronous",
