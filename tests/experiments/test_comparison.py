@@ -8,6 +8,8 @@ import pytest
 from experiments.papers.remarks import lines_of
 from experiments.tables import comparison
 from fedwin.runs.config import Config
+from fedwin.runs.journal import summarize
+from tests.runs.test_journal import journal
 
 # Accuracies of three seeds, in percent.
 ACCURACIES = {
@@ -19,23 +21,19 @@ ACCURACIES = {
 
 
 def summary(values):
-    """Returns a summary whose plain model has these accuracies, in percent, and whose average has 1 % more."""
-    numbers = lambda value: {
-        "model": {"accuracy": value / 100, "loss": 0.5},
-        "wima5": {"accuracy": value / 100 + 0.01, "loss": 0.25},
-    }
-    seeds = {
-        seed: {
-            "last": None if value is None else numbers(value),
-            "evaluations": 5,
-            "rounds_per_second": 4.0,
-            "simulated_seconds": 10.0 + seed,
-        }
-        for seed, value in enumerate(values)
-    }
-    over = {name: {metric: {"final": 0.1} for metric in metrics} for name, metrics in numbers(0).items()}
-    over["model"]["accuracy"] = {"final": 0.99}
-    return {"seeds": seeds, "over_seeds": over, "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
+    """Returns the summary of a run whose seeds have these mean accuracies, in percent, and 99 % in the last round."""
+    lines = []
+    for seed, value in enumerate(values):
+        for round in range(11):
+            accuracy = 0.99 if round == 10 else ((value or 0) / 20 - 0.99) / 4
+            average = {"accuracy": accuracy + 0.01, "loss": 0.25}
+            model = {"accuracy": accuracy, "loss": 0.5}
+            lines.append(
+                {"seed": seed, "round": round, "model": model, "wima5": average, "simulated_seconds": 10.0 + seed}
+            )
+    ends = [0 if value is None else None for value in values]
+    journals = {seed: journal(diverged_at=end, steady=(40, 10.0)) for seed, end in enumerate(ends)}
+    return summarize(Config(num_rounds=10, final_evals=5), journals, lines, "abc", 1)
 
 
 def written(folder, count):

@@ -18,26 +18,22 @@ from fedwin.analysis import Interval
 from fedwin.files import locked, write_json
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
+from fedwin.runs.journal import summarize
 from fedwin.runs.seeds import SeedRunner
 from tests.misuse import calls
 from tests.refusals import refused
+from tests.runs.test_journal import journal
 from tests.small_runs import lines
 
 FLAGS = f"{calls.SMALL} --num_rounds=3 --eval_every=2"
 
 
 def summary(*accuracies, metric="accuracy", readout="model"):
-    """Returns what rankings read of a summary: a number per seed, None for one that diverged."""
-    seeds = {
-        seed: {
-            "last": None if value is None else {readout: {metric: value}},
-            "evaluations": 2,
-            "rounds_per_second": 2.0,
-        }
-        for seed, value in enumerate(accuracies)
-    }
-    over = {readout: {metric: {}}}
-    return {"seeds": seeds, "over_seeds": over, "fingerprint": "f", "num_rounds": 4, "last_rounds": 2}
+    """Returns the summary of a run with a number per seed, None for one that diverged."""
+    values = [(seed, round, {metric: value or 0.0}) for seed, value in enumerate(accuracies) for round in range(3)]
+    lines = [{"seed": seed, "round": round, readout: metrics} for seed, round, metrics in values]
+    journals = {seed: journal(diverged_at=1 if value is None else None) for seed, value in enumerate(accuracies)}
+    return summarize(Config(num_rounds=2), journals, lines, "f", 1)
 
 
 def ranks(found, select="accuracy", readout="model"):

@@ -4,32 +4,27 @@ import json
 
 from experiments import runs as runs_command
 from fedwin.callbacks import scores
+from fedwin.runs.config import Config
+from fedwin.runs.journal import summarize
+from tests.runs.test_journal import evaluations, journal
 
 
 def summary(seeds=(0,), diverged=()):
-    """Returns what tables read of a summary."""
-    metrics = {"accuracy": 0.5, "loss": 1.0}
-    one = lambda seed: {
-        "last": None if seed in diverged else {"model": metrics},
-        "evaluations": 5,
-        "rounds_per_second": None if seed in diverged else 4.0,
-        "diverged_at": 3 if seed in diverged else None,
-    }
-    kept = [seed for seed in seeds if seed not in diverged]
-    counts = {"seeds": len(kept), "of_seeds": len(seeds)}
-    spread = lambda mean, final: {"mean": mean, "std": 0.25 if len(kept) > 1 else None, "final": final, **counts}
-    finals = {"accuracy": 0.75, "loss": 0.5}
-    over = {"model": {name: spread(metrics[name], finals[name]) if kept else spread(None, None) for name in metrics}}
-    return {"num_rounds": 10, "last_rounds": 5, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
+    """Returns the summary of ten rounds, whose last five have a mean of 80 % for seed 0, 79 for seed 1 ..."""
+    lines = [line for seed in seeds for line in evaluations(range(11), seed)]
+    for line in lines:
+        line["model"]["accuracy"] -= line["seed"] / 100
+    journals = {seed: journal(diverged_at=3 if seed in diverged else None) for seed in seeds}
+    return summarize(Config(num_rounds=10, final_evals=5), journals, lines, "f", 1)
 
 
 def test_one_seed_needs_no_column_of_seeds():
     shown = scores.summary_table({"fedavg": summary()})
-    assert "each seed" not in shown and "50.00" in shown and "+-" not in shown
+    assert "each seed" not in shown and "80.00" in shown and "+-" not in shown
     assert "mean over the last 5 of 10 rounds (5 evaluations); seed 0; final: the last evaluation" in shown
-    assert "std" not in shown and "final (%)" in shown and "75.00" in shown
+    assert "std" not in shown and "final (%)" in shown and "100.00" in shown
     several = scores.summary_table({"fedavg": summary((0, 1))})
-    assert "each seed" in several and "50.00 +- 25.00" in several and "seeds 0, 1" in several
+    assert "each seed" in several and "79.50 +- 0.71" in several and "seeds 0, 1" in several
     assert "accuracy (%) +- std" in several and "+- is the standard deviation over seeds" in several
 
 
@@ -57,8 +52,8 @@ def test_accuracies_over_clients_are_in_a_table_of_their_own():
 
 def test_diverged_seeds_are_named():
     shown = scores.summary_table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
-    assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "50.00 -" in shown
-    assert "50.00 (1 of 2 seeds)" in shown
+    assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "80.00 -" in shown
+    assert "80.00 (1 of 2 seeds)" in shown
     assert shown.splitlines()[3].split() == ["b", "model", "diverged", "-", "diverged", "-", "-"]
 
 
