@@ -48,16 +48,7 @@ SMALL = [
 ]
 
 
-# Of a network that is there already, another number of classes changes the count alone; one MobileNet is quick enough.
-PLACES = [(text, shape) for text, shape, *_ in SIZES]
-REPEATED = {number for number, place in enumerate(PLACES) if place in PLACES[:number]}
-REPEATED |= {number for number, (text, shape) in enumerate(PLACES) if text == "mobilenetv2" and shape[0] > 128}
-
-
-@pytest.mark.parametrize(
-    "text,shape,classes,size",
-    [pytest.param(*size, marks=[pytest.mark.slow] * (number in REPEATED)) for number, size in enumerate(SIZES)],
-)
+@pytest.mark.parametrize("text,shape,classes,size", SIZES)
 def test_parameters_shapes_and_classifier(text, shape, classes, size):
     model = build(text, shape, classes)
     variables = abstract(model)
