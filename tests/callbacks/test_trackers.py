@@ -46,7 +46,6 @@ def wandb(tmp_path, monkeypatch):
     (tmp_path / "modules" / "wandb.py").write_text(FAKE)
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
-    importlib.invalidate_caches()
     return importlib.import_module("wandb")
 
 
