@@ -55,10 +55,8 @@ def idle(setting, solve):
 def test_the_noise_is_gaussian_of_the_stated_deviation_and_new_in_every_round_and_leaf():
     p = wide()
     runs = testing.trajectory(p, built(p, idle, f"dp:clip=0.5,noise=1.2,{FIXED}"), 3)
-    models = [np.zeros(42_001 - 2_000 + 1)] + [leaves(run.params) for run in runs]
-    size = len(models[1])
-    noise = [models[1]] + [models[r] - models[r - 1] for r in (2, 3)]
-    deviation = 1.2 * 0.5 / 4
+    noise = np.diff([leaves(run.params) for run in runs], axis=0, prepend=0)
+    size, deviation = noise.shape[1], 1.2 * 0.5 / 4
     for drawn in noise:
         assert abs(drawn.mean()) < 5 * deviation / np.sqrt(size)
         np.testing.assert_allclose(drawn.std(), deviation, rtol=0.02)
