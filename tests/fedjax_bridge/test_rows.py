@@ -9,15 +9,12 @@ import pytest
 
 from fedwin import tree
 from tests.algorithms.identities import leaves
+from tests.algorithms.test_numpy_rules import slow
 from tests.fedjax_bridge import problem
 from tests.fedjax_bridge.test_fedjax_bridge import build, started
 
 NAMES = [b"client%03d" % k for k in range(12)]
 DATA = problem.federated_data()
-
-
-def slow(strategy):
-    return pytest.param(strategy, marks=pytest.mark.slow)
 
 
 def cohort(round, *numbers):
