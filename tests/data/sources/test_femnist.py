@@ -7,6 +7,8 @@ from fedwin import data
 from tests.data.files import WRITERS, characters, refused, write_both, write_femnist, write_leaf
 
 PAPER = np.ones((2, 28, 28), np.float32)
+TORN = PAPER.copy()
+TORN[1, 5, 5] = np.nan
 
 
 def write_digits(folder):
@@ -41,16 +43,10 @@ def test_femnist_digits_and_forced_forms(tmp_path):
     refused("found no .* Fetch .*_emnist_digitsonly_", data.load, "femnist_digits", tmp_path / "femnist")
 
 
-def with_pixel(value):
-    pixels = PAPER.copy()
-    pixels[1, 5, 5] = value
-    return pixels
-
-
 @pytest.mark.parametrize(
     "pixels, label, message",
     [
-        (with_pixel(np.nan), [1, 2], "record 1: a pixel is NaN or outside 0..1"),
+        (TORN, [1, 2], "record 1: a pixel is NaN or outside 0..1"),
         (PAPER, ["A", "B"], "label 'A' is not a whole number"),
     ],
 )
