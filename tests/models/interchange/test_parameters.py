@@ -15,10 +15,12 @@ from fedwin import models, tree
 from fedwin.core import Variables
 from fedwin.models import interchange, layers
 from fedwin.runs.checkpoint import named_leaves
+from tests import golden_problems as golden
 from tests.models.networks.common import run
 from tests.refusals import refused
 
-GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "torch_logits.json"
+# Case -> {shapes, logits}: the shapes of a state dict in its order, and PyTorch's logits [2, 10].
+GOLDEN = golden.load("torch_logits.json")
 # Case -> (network, shape of one example, map of names).
 SEQUENTIAL = {"0": "stem", "1": "stem_norm", "14": "classifier"} | {
     str(3 + 3 * stage + block): f"stage{stage + 1}_block{block + 1}" for stage in range(3) for block in range(3)
@@ -57,11 +59,6 @@ def examples(shape: tuple[int, ...]) -> np.ndarray:
     return pseudo_random(2 * math.prod(shape), 999).reshape(2, *shape).astype(np.float32)
 
 
-def golden() -> dict:
-    """Returns case -> {shapes, logits}: the shapes of the state dict in its order, and PyTorch's logits [2, 10]."""
-    return json.loads(GOLDEN.read_text())
-
-
 def shapes_of(model):
     return tree.named(jax.eval_shape(model.init, jax.random.key(0)))
 
@@ -90,7 +87,7 @@ def save(path, arrays):
 def test_a_state_dict_gives_pytorchs_logits(case, tmp_path):
     """The logits were computed by torch 2.13."""
     name, shape, names = CASES[case]
-    known = golden()[case]
+    known = GOLDEN[case]
     path = save(tmp_path / "model.npz", state_of(known["shapes"]))
     model = models.build(name, shape, 10)
     variables = loaded(path, model, shape, names)

@@ -7,7 +7,7 @@ import pytest
 from fedwin import models
 from fedwin.models import interchange
 from fedwin.runs.checkpoint import named_leaves
-from tests.models.interchange.test_parameters import CASES, convert, examples, golden, state_of
+from tests.models.interchange.test_parameters import CASES, GOLDEN, convert, examples, state_of
 
 torch = pytest.importorskip("torch", reason="needs torch, which is no dependency")
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ def test_the_golden_logits_are_pytorchs(case):
     module = torch_nets.build(case, (32, 32, 3), 10).eval()
     shapes = {name: list(value.shape) for name, value in module.state_dict().items()}
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state_of(shapes).items()})
-    known = golden()[case]
+    known = GOLDEN[case]
     assert known["shapes"] == shapes and list(known["shapes"]) == list(shapes)
     with torch.no_grad():
         found = module(torch.from_numpy(examples(CASES[case][1])).movedim(-1, 1)).numpy()
