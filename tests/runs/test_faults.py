@@ -14,8 +14,7 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 from tests.refusals import disk_is_full, refused
 from tests.runs.conftest import RUN
-from tests.runs.disturbance import assert_same_outcome as same
-from tests.runs.disturbance import interrupted, small_disk
+from tests.runs.disturbance import assert_same_outcome, interrupted, small_disk
 from tests.small_runs import run_in
 
 # Two processes in one directory
@@ -54,7 +53,7 @@ def test_a_failed_write_is_one_line_and_the_run_resumes_later(finished, tmp_path
     assert not open_files(directory)
     monkeypatch.setattr(os, "fsync", fsync)
     run_in(RUN, directory)
-    same(directory, finished[0])
+    assert_same_outcome(directory, finished[0])
 
 
 def open_files(directory):
@@ -72,7 +71,7 @@ def test_a_full_disk_under_a_checkpoint_is_one_line(finished, tmp_path, capfd):
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
         resize("8m")
         run_in(RUN, directory, keep_checkpoints=1)
-        same(directory, finished[0])
+        assert_same_outcome(directory, finished[0])
 
 
 # Evaluations and checkpoints of an unfinished run that are not as they were; a finished run has checksums
@@ -100,7 +99,7 @@ def test_a_checkpoint_without_its_evaluations_or_of_another_seed_or_truncated_is
     assert len(said) == 3, said
     assert "metrics.jsonl lacks 1 of seed 1's evaluations up to round 12" in said[0]
     assert "belongs to seed 0" in said[1] and "8 can't be read" in said[2]
-    same(unfinished, finished[0])
+    assert_same_outcome(unfinished, finished[0])
 
 
 def test_evaluations_that_are_gone_are_refused(unfinished, capfd):

@@ -17,8 +17,7 @@ from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 from tests.runs.disturbance import assert_same_to_rounding
-from tests.small_runs import lines as numbers
-from tests.small_runs import placed, run_in, small
+from tests.small_runs import lines, placed, run_in, small
 
 SEEDS = [1, 0, 2]
 SHORT = dict(num_clients=10, num_rounds=12, clients_per_round=3, eval_every=4, final_evals=2, checkpoint_every=4)
@@ -56,7 +55,7 @@ def fused():
 
 def assert_same_bits(one, other, seeds=SEEDS):
     for seed in seeds:
-        assert numbers(one, seed) == numbers(other, seed)
+        assert lines(one, seed) == lines(other, seed)
         assert seed_checkpoints(one, seed).rounds()[-1] == seed_checkpoints(other, seed).rounds()[-1]
     for group in (path.name for path in (one / "checkpoints").iterdir()):
         mine, theirs = (Checkpoints(run / "checkpoints" / group).latest()[0] for run in (one, other))
@@ -86,8 +85,8 @@ def test_each_seed_has_the_numbers_that_it_has_alone(runs):
         assert_same_to_rounding(where / "together", where / "alone", seed, rtol=1e-3, accuracy=0.01)
     assert together["traces"] == 1 and together["fingerprint"] != alone["fingerprint"]
     # The first line is of a seed's initial state, before the vmapped program ran.
-    assert [numbers(where / "together", s)[0] for s in SEEDS] == [numbers(where / "alone", s)[0] for s in SEEDS]
-    assert len({numbers(where / "together", s)[-1]["model"]["loss"] for s in SEEDS}) == 3
+    assert [lines(where / "together", s)[0] for s in SEEDS] == [lines(where / "alone", s)[0] for s in SEEDS]
+    assert len({lines(where / "together", s)[-1]["model"]["loss"] for s in SEEDS}) == 3
     assert set(together["seeds"][0]) == set(alone["seeds"][0])
 
 
@@ -103,8 +102,8 @@ def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_
     assert fedwin.load(where / "together", seed=ended).round == fedwin.load(where / "alone", seed=ended).round == 4
     refused("no checkpoint of round 8; available: 0, 4", fedwin.load, where / "together", seed=ended, round=8)
     run_in(SMALL, tmp_path / "f", fork_from=f"{where / 'together'}@4", seeds=[one])
-    assert numbers(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
-        numbers(where / "together", one)[-1]["model"]["loss"], rel=1e-3
+    assert lines(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
+        lines(where / "together", one)[-1]["model"]["loss"], rel=1e-3
     )
 
 
