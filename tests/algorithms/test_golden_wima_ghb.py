@@ -81,13 +81,12 @@ def test_golden_wima(base, checked):
     entry = DATA["golden_wima"]
     p, _ = problem(entry["problem"])
     size = entry["W"]
-    Reading = observers.ReadOut
     readings = (
-        Reading("partial", size),
-        Reading("raw", size, warmup="raw"),
-        Reading("classifier", size, "classifier"),
-        Reading("features", size, "features"),
-        Reading("itself", 1),
+        observers.ReadOut("partial", size),
+        observers.ReadOut("raw", size, warmup="raw"),
+        observers.ReadOut("classifier", size, "classifier"),
+        observers.ReadOut("features", size, "features"),
+        observers.ReadOut("itself", 1),
     )
     watch = observers.wima(readings, ("classifier",))
     algorithm = build(p, base, DATA[f"golden_{entry['problem']}"][base]["hparams"])
