@@ -8,53 +8,19 @@ Subpackages (`fedwin.data`, `fedwin.models`, `fedwin.testing`, ...) are imported
 
 import importlib
 import pathlib
-import pkgutil
+import re
 
 __version__ = "0.1.0"
 
-# Public name -> the module that defines it. Loaded on first use, so that `import fedwin` is quick and jax can still be
-# configured after it.
-_EXPORTS = {
-    "AGGREGATORS": "fedwin.aggregation",
-    "ALGORITHMS": "fedwin.algorithms",
-    "ASYNCHRONOUS": "fedwin.wrappers",
-    "ATTACKS": "fedwin.aggregation",
-    "AUGMENTATIONS": "fedwin.augment",
-    "CLOCKS": "fedwin.clock",
-    "Config": "fedwin.runs.config",
-    "DATASETS": "fedwin.data",
-    "DRIFTS": "fedwin.data",
-    "LOCAL_WORK": "fedwin.local",
-    "LOSSES": "fedwin.losses",
-    "MODELS": "fedwin.models",
-    "OBSERVERS": "fedwin.observers",
-    "PARTITIONS": "fedwin.data",
-    "STOP": "fedwin.callbacks",
-    "STOPPING_RULES": "fedwin.callbacks",
-    "SAMPLERS": "fedwin.sampling",
-    "SHIFTS": "fedwin.data",
-    "PERSONALIZERS": "fedwin.personalization",
-    "STRATEGIES": "fedwin.engine.strategy",
-    "Setting": "fedwin.core",
-    "Solver": "fedwin.local",
-    "TRACKERS": "fedwin.callbacks",
-    "UserError": "fedwin.errors",
-    "WRAPPERS": "fedwin.wrappers",
-    "as_fedjax": "fedwin.fedjax_bridge",
-    "citation": "fedwin.citations",
-    "check": "fedwin.runs.run",
-    "client_models": "fedwin.runs.load",
-    "export": "fedwin.runs.load",
-    "client_table": "fedwin.runs.client_evaluations",
-    "load": "fedwin.runs.load",
-    "load_plugins": "fedwin.plugins",
-    "run": "fedwin.runs.run",
-    "use_every_core": "fedwin.jax_config",
-}
+# The stub, which type checkers read, lists the public names and subpackages. They are loaded on first use, so that
+# `import fedwin` is quick and jax can still be configured after it.
+_STUB = pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_SUBMODULES = set(re.findall(r"^from fedwin import (\w+)", _STUB, re.M))
+# Public name -> the module that defines it.
+_EXPORTS = {name: module for module, name in re.findall(r"^from (fedwin\.\S+) import (\w+)", _STUB, re.M)}
+_EXPORTS["load_plugins"] = "fedwin.plugins"
 # Public names that are called differently where they are defined.
 _DEFINED_AS = {"load_plugins": "load"}
-# The binaries are run, not imported as a library.
-_SUBMODULES = {module.name for module in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])} - {"experiments"}
 __all__ = sorted(_EXPORTS)
 
 
