@@ -156,7 +156,7 @@ def csv_rows(path, blob: bytes, columns: list[str]):
     """Yields (line, values of some columns) of each record of a CSV file; `path` is for error messages.
 
     Raises:
-      UserError: not a CSV file, or a column or value is missing.
+      UserError: not a CSV file, a column is missing, or a record has fewer or more values than there are columns.
     """
     try:
         reader = csv_reader(blob)
@@ -166,8 +166,9 @@ def csv_rows(path, blob: bytes, columns: list[str]):
             )
         for record in reader:
             row = [record[column] for column in columns]
-            if None in row:
-                raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
+            if None in record or None in row:  # the name of values that have no column
+                than = f"{'more' if None in record else 'fewer'} values than the {len(reader.fieldnames or ())} columns"
+                raise UserError(f"{path}, line {reader.line_num}: it has {than}.")
             yield reader.line_num, row
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8.") from error

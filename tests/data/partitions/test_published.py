@@ -48,6 +48,7 @@ def test_leaf_keyed_json(tmp_path):
         ("user_id,image_id,class\n0,zero,3\n", "line 2: 'zero'"),
         ('{"users": ["0", "0"], "user_data": {"0": {"x": [], "y": []}}}', "client id '0' occurs twice"),
         ("user_id,image_id,class\n0,0\n", "line 2: it has fewer values"),
+        ("user_id,image_id,class\n0,a,b.png,1\n", "line 2: it has more values than the 3 columns"),
         ("user_id,image_id\nä,0\nö,1\n", "not UTF-8 .* at byte 17"),  # two clients, not one
         ('{"users": [], "num_samples": [], "user_data": {}}', "it contains no example"),
     ],
