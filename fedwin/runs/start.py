@@ -36,6 +36,7 @@ from fedwin.runs.checkpoint import (
 from fedwin.runs.choices import check_arrivals, check_same_server
 from fedwin.runs.config import Config
 from fedwin.sampling import Sampler
+from fedwin.tree import PyTree
 from fedwin.wrappers import unwrapped_names
 from fedwin.wrappers.accounting import Privacy, restored
 from fedwin.wrappers.asynchronous import OLD_MODELS, resized_ring
@@ -368,7 +369,7 @@ class _Fork:
     Attributes:
       source: names the other run and its round.
       saved: name -> leaf of its checkpoint.
-      same_observers, same_algorithm: whether both runs have the same ones.
+      same_observers, same_algorithm: whether both runs have the same ones; same_method: whatever its parameters are.
       is_asynchronous: whether the run that starts is.
       counts: what the fork continues to count: bytes, clients that took part, simulated seconds if it has a clock.
     """
@@ -383,6 +384,7 @@ class _Fork:
         # Names and shapes do not identify a window: the same ring may serve several lengths.
         self.same_observers = other["observe"] == config.observe
         self.same_algorithm = other["algorithm"] == config.algorithm
+        self.same_method = parse(other["algorithm"]).name == parse(config.algorithm).name
         self.is_asynchronous = bool(config.asynchronous)
         check_same_server(config, other)
         if other.get("asynchronous") and not self.is_asynchronous:  # nobody trains from an old model
@@ -399,6 +401,7 @@ class _Fork:
         """Returns the leaves of the forked run's first state, from its fresh state in the form of a checkpoint."""
         forked: Leaves = {}
         used = set()
+        method = _of_algorithm("state", own.state), _of_algorithm("table.rows", getattr(own.table, "rows", ()))
         for name, value in (fresh := named_leaves(own)).items():
             # A wrapper that the other run did not have wraps its own state around the algorithm's.
             match = next((found for found in (name, *unwrapped_names(name)) if found in self.saved), None)
@@ -406,6 +409,8 @@ class _Fork:
                 match = None
             elif match is None and _field(name) in ("params", "stats", "table"):
                 raise _mismatch(name)
+            elif match and not self.same_method and name.startswith(method):
+                raise _mismatch(name)  # arrays of the same name and shape mean something else in another algorithm
             forked[name] = self.saved[match] if match else value
             if self.is_asynchronous and name.startswith(OLD_MODELS):
                 forked[name] = resized_ring(forked[name], len(value), self.source.round)
@@ -420,6 +425,11 @@ class _Fork:
 
 def _mismatch(name: str) -> UserError:
     return UserError(f"fork_from: '{name}' does not match; fork into the same model, algorithm and precision.")
+
+
+def _of_algorithm(name: str, node: PyTree) -> str:
+    """Returns how the names of an algorithm's own leaves begin in a state or row, inside those of its wrappers."""
+    return _of_algorithm(f"{name}.inner", node.inner) if hasattr(node, "inner") else name
 
 
 def _field(name: str) -> str:
