@@ -143,7 +143,7 @@ def last_rounds(summary: Summary) -> str:
     rounds = f"the last {last} of {total} rounds" if last < total else f"all {total} round{'s' if total > 1 else ''}"
     counted = [entry for entry in summary["seeds"].values() if entry["last"] is not None]
     if counted and all("stopped_at" in entry for entry in counted):
-        return f"the last {last} rounds before each seed stopped early"
+        return f"at most the last {last} rounds before each seed stopped early"
     count = evaluations(summary)
     return f"{rounds} ({count} evaluation{'s' if count > 1 else ''})" if count else rounds
 
@@ -253,17 +253,12 @@ def _cell(metrics: dict[str, Any], metric: str) -> str:
 
 
 def stop_notes(summaries: Summaries) -> list[str]:
-    """Returns a line per seed that was stopped early: when, and the rounds of its mean."""
+    """Returns a line per seed that was stopped early: when, and how many evaluations its mean covers."""
+    covered = lambda count: f"; its mean covers its last {f'{count} evaluations' if count > 1 else 'evaluation'}"
     return [
         f"{run} seed {seed} stopped early in round {entry['stopped_at']} of {summary['num_rounds']}"
-        + ("" if entry["last"] is None else f"; its mean covers {_stopped_mean(summary, entry)}")
+        + ("" if entry["last"] is None else covered(entry["evaluations"]))
         for run, summary in summaries.items()
         for seed, entry in summary["seeds"].items()
         if "stopped_at" in entry
     ]
-
-
-def _stopped_mean(summary: Summary, entry: dict[str, Any]) -> str:
-    last, count = entry["stopped_at"], entry["evaluations"]
-    first = max(last - max(summary["last_rounds"], 1), 0) + 1
-    return f"rounds {first}-{last} ({count} evaluation{'s' if count > 1 else ''})"
