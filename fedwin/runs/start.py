@@ -263,8 +263,9 @@ def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model
                 f"lora: seed {seed} would adapt {other} and others {start}; one network is adapted in all seeds: name "
                 f"a run of one seed or a file in --init_from, or run the seeds separately."
             )
-    if config.fork_from:
-        parent = directories.read_config(fork_source(config).directory)
+    directory = pathlib.Path(config.fork_from.rpartition("@")[0])
+    if config.fork_from and (directory / "config.json").exists():  # a fork resumes without it
+        parent = directories.read_config(directory)
         if not parent.identity.config["lora"] or start.digest not in parent.identity.initial.values():
             raise UserError(
                 f"fork_from={config.fork_from} adapts another model than {start}, or none; name its own in --init_from."

@@ -84,13 +84,19 @@ def test_it_resumes_with_the_same_pretrained_model_alone(pretrained, tuned, tmp_
     shutil.rmtree(directory / "checkpoints" / "seed_0" / "2")
     fedwin.run(mine, quiet=True)
     assert lines(directory) == before
+    parent = shutil.copytree(directory, tmp_path / "parent")
+    fork = dataclasses.replace(mine, out_dir=str(tmp_path / "fork"), fork_from=f"{parent}@1")
+    fedwin.run(fork, quiet=True)
+    shutil.rmtree(parent)
+    shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "2")
+    fedwin.run(fork, quiet=True)  # which its own checkpoint continues
     theirs = pretrained / "checkpoints" / "seed_0"
     (theirs / "2").rename(tmp_path / "2")
     shutil.copytree(theirs / "1", theirs / "2")
     try:
         refused("started with other parameters than init_from=.* has now", fedwin.run, mine, quiet=True)
         refused("started from another model than init_from=.* is now; restore that one", fedwin.load, directory)
-        fork = placed(SMALL, tmp_path / "fork", init_from=mine.init_from, lora=mine.lora, fork_from=f"{directory}@1")
+        fork = dataclasses.replace(fork, fork_from=f"{directory}@1")
         refused("fork_from=.* adapts another model than the parameters of", fedwin.check, fork)
     finally:
         shutil.rmtree(theirs / "2")
