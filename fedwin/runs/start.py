@@ -425,7 +425,7 @@ class _Fork:
 
 
 def _mismatch(name: str) -> UserError:
-    return UserError(f"fork_from: '{name}' does not match; fork into the same model, algorithm and precision.")
+    return UserError(f"fork_from: '{name}' does not match; keep the run's model, algorithm, wrappers and precision.")
 
 
 def _of_algorithm(name: str, node: PyTree) -> str:
