@@ -68,19 +68,25 @@ def curve(source: Series, metric: str = "accuracy", every: int = 1) -> tuple[np.
 
 
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns (rounds, values) of each seed's last rounds, never those of the untrained model."""
-    seeds = by_seed(source, metric).values()
-    starts = [max(max(own) - last, 0) for own in seeds]
-    shown = [[pair for pair in own.items() if pair[0] > start] for own, start in zip(seeds, starts)]
+    """Returns (rounds, values) of each seed's last rounds, never of the model that it starts from."""
+    seeds, first = by_seed(source, metric), _begun(source)
+    starts = [max(max(own) - last, first[seed]) for seed, own in seeds.items()]
+    shown = [[pair for pair in own.items() if pair[0] > start] for own, start in zip(seeds.values(), starts)]
     if not all(shown):
         remedy = "it diverged before one: leave it out" if source.diverged else "continue the run"
         raise UserError(f"'{source.label}' has no evaluation after a round yet; {remedy}.")
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
+def _begun(source: Series) -> dict[int, int]:
+    """Returns seed -> the round that it starts after: 0, or that of a fork."""
+    return {line["seed"]: line["round"] for line in reversed(source.lines)}
+
+
 def last_in_words(series: Sequence[Series], metric: str, last: int) -> str:
     """Returns the rounds of `last_rounds` in words, at most all of the longest run; others may have fewer."""
-    ends = [max(own) for source in series for own in by_seed(source, metric).values()]
+    found = ((_begun(source), by_seed(source, metric)) for source in series)
+    ends = [max(own) - first[seed] for first, seeds in found for seed, own in seeds.items()]
     last = min(last, max(ends))
     return f"{'at most ' if min(ends) < last else ''}the last {last} rounds"
 

@@ -68,6 +68,8 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     sparse = [line(0, r, r / 20) for r in (0, 3, 6, 7, 8)]
     found = smoothness.compute([Series("jagged", jagged), Series("sparse", sparse)], last=19)
     assert "over 2 to 18 steps in at most the last 19 rounds" in smoothness.draw(found, None, "").axes[0].get_xlabel()
+    fork = smoothness.compute([Series("fork", [line(0, r, r / 20) for r in range(10, 14)])])  # after round 10
+    assert (fork["over"], fork["methods"][0]["mean"]) == ("the last 3 rounds", [pytest.approx(0.6)])
     drawn(smoothness.compute([Series("nan", [line(0, r, 0.1, "nan") for r in range(5)])], "loss"), tmp_path)
 
 
