@@ -7,7 +7,6 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fedwin.core import Client, Setting, Variables
 from fedwin.local import Solver
@@ -54,21 +53,20 @@ def finetune(
     """
 
     def adapt(model: Variables, client: Client) -> Variables:
-        optimizer = solve.optimizer
+        frozen = None
         if part != "all":
             path = () if setting.model is None else setting.model.classifier_path
-            trained = mask_of_part(model.params, part, path, "finetune")
-            optimizer = optax.chain(optimizer, optax.freeze(jax.tree.map(operator.not_, trained)))
+            others = jax.tree.map(operator.not_, mask_of_part(model.params, part, path, "finetune"))
+            frozen = lambda s: others
         solver = dataclasses.replace(
             solve,
             epochs=epochs,
             max_epochs=math.ceil(epochs),
             steps=None,
             lr=solve.rate(jnp.zeros((), jnp.int32)) if lr is None else lr,
-            optimizer=optimizer,
             # The bound of a wrapper is a protection of the messages, and these models are not sent.
             bound=lambda start, y: y,
-            frozen=None,
+            frozen=frozen,
         )
         y = solver(model.params, client._replace(stats=model.stats))
         return Variables(y.params, model.stats if part == "classifier" else y.stats)

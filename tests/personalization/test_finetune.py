@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import personalization, testing
+from fedwin import personalization, testing, tree
 from fedwin.personalization import PERSONALIZERS, Personalizer
 from tests.refusals import refused
 
@@ -29,6 +29,10 @@ def test_the_rest_of_the_model_stays_as_it_is(problem, part):
     }
     assert changed == {name: part in ("all", name) for name in ("features", "classifier")}
     assert bool((own.stats["mean"] != model.stats["mean"]).any()) == (part != "classifier")
+    # One step, as long as the bound: the norm is that of the part.
+    clipped = dataclasses.replace(solve, optimizer=optax.sgd(1.0), weight_decay=0.0, clip_norm=0.05, batch_size=8)
+    own = PERSONALIZERS.build(f"finetune:part={part}", setting, clipped).adapt(model, client)
+    assert float(tree.norm(tree.sub(own.params, model.params))) == pytest.approx(0.1 * 0.05, rel=1e-5)
 
 
 def test_all_of_the_model_is_the_runs_own_local_training(problem):
