@@ -12,6 +12,7 @@ from fedwin import core, local, tree
 from fedwin.algorithms.common import Server, Weighting, fedavg_with
 from fedwin.algorithms.fedadam import adagrad_server, adam_moment, adaptive_server, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS, facts
+from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, NonNegative, Positive
 
 Optimizer = Literal["sgd", "momentum", "adam", "yogi", "adagrad"]
@@ -38,13 +39,9 @@ def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bia
     if optimizer in ("adam", "yogi") and not bias_correction:
         moment = adam_moment if optimizer == "adam" else yogi_moment
         return adaptive_server(moment(b2), server_lr, b1, eps)
-    optimizers = {
-        "sgd": lambda: optax.sgd(server_lr),
-        "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
-        "adam": lambda: optax.adam(server_lr, b1, b2, eps),
-        "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
-    }
-    return optax_server(optimizers[optimizer]())
+    if optimizer in ("sgd", "momentum"):
+        return optax_server(optax.sgd(server_lr, momentum if optimizer == "momentum" else None, nesterov))
+    return optax_server(getattr(optax, optimizer)(server_lr, b1, b2, eps))
 
 
 @ALGORITHMS.register(
@@ -68,7 +65,7 @@ def fedopt(
     *,
     optimizer: Optimizer | optax.GradientTransformation = "sgd",
     server_lr: Positive = 1.0,
-    momentum: Decay = 0.9,
+    momentum: Decay | None = None,
     nesterov: bool = False,
     b1: Decay = 0.9,
     b2: Decay = 0.99,
@@ -84,12 +81,15 @@ def fedopt(
       optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an
         optax transformation (with its own learning rate).
       server_lr: learning rate of the server optimizer.
-      momentum: beta of 'momentum'.
+      momentum: beta of 'momentum'; none = 0.9.
       nesterov: Nesterov's form of 'momentum'.
       b1: first-moment decay of 'adam' and 'yogi'.
       b2: second-moment decay of 'adam' and 'yogi'.
       eps: added to the square root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       bias_correction: false replaces 'adam' and 'yogi' with the uncorrected rules of Adaptive Federated Optimization.
+
+    Raises:
+      UserError: when another optimizer is given a momentum.
 
     Source: Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295.
 
@@ -100,5 +100,8 @@ def fedopt(
       >>> testing.run_rounds("fedopt:optimizer=sgd") == testing.run_rounds("fedavg")
       True
     """
+    if optimizer != "momentum" and (momentum is not None or nesterov):
+        raise UserError("fedopt: momentum and nesterov are those of optimizer=momentum; set it, or leave them out.")
+    momentum = 0.9 if momentum is None else momentum
     server = named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
     return fedavg_with(server, solve, weighting)

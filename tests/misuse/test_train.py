@@ -17,6 +17,7 @@ REFUSED = [
     ("--local_steps=5 --local_epochs=1", "--local_epochs has no effect beside --local_steps"),
     ("--local_steps=1000000000", "smaller --local_steps"),
     ("--client_optimizer=adam --client_momentum=0.5", "client_momentum | sgd | adam"),
+    ("--algorithm=fedopt:momentum=0.9", "momentum and nesterov | optimizer=momentum"),
     ("--eval_val", "eval_val | set --val_fraction"),
     ("--keep_rounds=500 --num_rounds=400", "keep_rounds | 500"),
     ("--num_clients=20.5", "--num_clients=20.5 | an integer"),
