@@ -1,9 +1,10 @@
 """Agnostic federated averaging minimizes the worst mixture of domains, with weights that grow with a domain's loss.
 
 F_d is the mean loss of the cohort's examples of domain d, 0 for a domain without any. n_d, which is 1 before the first
-round, turns the sum over a domain's clients into its mean. With one domain per client, n_d = N_i is known and
-b_i = lambda_i. With weighting=samples, the prior over domains is their share of the examples instead of a uniform one:
-b_i = lambda_d N_i, which is FedAvg at lr = 0. F_i costs one forward pass over the client's examples per round.
+round, turns the sum over a domain's clients into its mean. Client.importance multiplies N_i in both, as in b_i. With
+one domain per client, n_d = N_i is known and b_i = lambda_i. With weighting=samples, the prior over domains is their
+share of the examples instead of a uniform one: b_i = lambda_d N_i, which is FedAvg at lr = 0. F_i costs one forward
+pass over the client's examples per round.
 
 FedJAX (fedjax.algorithms.agnostic_fed_avg) is weighting=uniform with batch_loss=sum: it divides the summed loss of a
 mini-batch by all N_i, so a local step is B / N_i times as long as with batch_loss=mean. It divides by zero if no client
@@ -100,9 +101,8 @@ def agnostic(
     counts = domains == "info" and weighting == "uniform"
 
     def weight(c, domain, state):
-        if not counts:
-            return core.aggregation_weight(c, weighting) * state.weights[domain]
-        return core.aggregation_weight(c, "samples") * state.weights[domain] / state.examples[domain]
+        prior = core.aggregation_weight(c, "samples" if counts else weighting) * state.weights[domain]
+        return prior / state.examples[domain] if counts else prior
 
     def client(down, c):
         params, state = down
@@ -114,16 +114,17 @@ def agnostic(
         loss = solve.mean_loss(params, c)
         y = solve(params, c, local.sgd if batch_loss == "mean" else summed(solve, c))
         of_domain = jnp.zeros(setting.num_clients).at[domain]
+        examples = core.aggregation_weight(c, "samples").astype(float)
         message = {
             "delta": core.mean_step(tree.sub(y.params, params), weight(c, domain, state)),
-            "loss": of_domain.set(c.size * loss),
-            "examples": of_domain.set(c.size.astype(float)),
+            "loss": of_domain.set(examples * loss),
+            "examples": of_domain.set(examples),
         }
         return y.update(message)
 
     def server(params, state, total, round):
         seen = total["examples"]
-        losses = jnp.where(seen > 0, total["loss"] / jnp.maximum(seen, 1), 0)
+        losses = jnp.where(seen > 0, total["loss"] / jnp.where(seen > 0, seen, 1), 0)
         state = state._replace(weights=domain_weights(state.weights, losses, lr))
         if counts:
             last = jnp.concatenate([state.window[1:], seen[None]])

@@ -7,8 +7,9 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import sampling, testing
+from fedwin import core, engine, sampling, testing
 from fedwin.algorithms.agnostic import domain_weights
+from fedwin.engine.strategy import Strategy
 from fedwin.wrappers import build_all
 from tests.algorithms import numpy_clients as plain
 from tests.refusals import refused
@@ -347,15 +348,20 @@ def test_clients_without_a_loss_leave_the_model_as_it_is(q):
     assert testing.trajectory(p, p.build(f"qffl:q={q}"), 1)[-1].params["x"] == 3
 
 
-def test_a_domain_without_clients_keeps_its_count():
+def test_a_domain_without_clients_keeps_its_count_and_factors_of_weights_enter_it():
     # FedJAX divides by zero here: domain 1 takes part in round 0 only.
     p = testing.quadratic(
         [1.0] * 3, [0.0, 1.0, 2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 2], [0, 1], [1, 0]], sizes=[2, 3, 5],
         info={"domain": np.array([0, 0, 1], np.int32)},
     )  # fmt: skip
-    run = testing.trajectory(p, p.build("agnostic:domains=info,weighting=uniform"), 3)[-1]
+    algorithm = p.build("agnostic:domains=info,weighting=uniform")
+    run = testing.trajectory(p, algorithm, 3)[-1]
     np.testing.assert_allclose(run.state.examples, [5, 5, 1])
     assert np.isfinite(run.params["x"]).all()
+    cohort = core.Cohort.of([0, 1, 2], importance=np.float32([2, 1, 0.1]))
+    run, _ = engine.one_round(algorithm, {}, Strategy(1), p.n_max, p.start(algorithm), p.store, cohort)
+    weights = domain_weights(np.ones(3) / 3, np.array([2 / 7, 0.5, 0]), 0.1)
+    np.testing.assert_allclose([*run.state.examples, *run.state.weights], [7, 0.5, 1, *weights], rtol=1e-6)
 
 
 def test_losses_too_large_for_exp_leave_the_worst_domain_and_the_others_a_mean():
@@ -367,6 +373,5 @@ def test_losses_too_large_for_exp_leave_the_worst_domain_and_the_others_a_mean()
 
 
 def test_domains_need_a_partition_that_has_them():
-    p = plain.problem()
-    words = "agnostic: domains=info needs clients that belong to domains"
+    p, words = plain.problem(), "agnostic: domains=info needs clients that belong to domains"
     refused(words, testing.trajectory, p, p.build("agnostic:domains=info"), 1)
