@@ -168,6 +168,5 @@ def first_to_arrive(sampler: Sampler, most: int, deadline: float, timeout: float
     answering = lambda drawn: size_of_available(most, drawn, 1 - sampler.dropout)
     sizes = {round(sampler.expected): 1.0} if sampler.sizes is None else dict(enumerate(sampler.sizes))
     expected = float(sum(share * answering(size) for size, share in sizes.items()))
-    weighted, digest = sampler.weighted, sampler.digest
-    largest = min(most, sampler.largest)
+    weighted, digest, largest = sampler.weighted, sampler.digest, min(most, sampler.largest)
     return Sampler(draw, sampler.num_clients, largest, least, expected, weighted, digest=digest, timed=True)

@@ -256,7 +256,7 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
       everyone: all available clients take part, regardless of clients_per_round.
 
     Raises:
-      UserError: when the file can't be read, a line is invalid, or the trace ends before the run.
+      UserError: when the file can't be read, a line is invalid, or the trace ends before the run or starts after it.
 
     Example:
       >>> import tempfile, pathlib
@@ -281,6 +281,8 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
     come, go = (np.bincount(np.minimum(trace[:, side], length), minlength=length + 1) for side in (1, 2))
     there = np.cumsum(come - go)
     sizes = np.minimum(there[:length], most)[np.arange(rounds) % length]
+    if not sizes.any():
+        raise UserError(f"sampling file: in {path}, nobody is available in rounds 1..{rounds}; shift its intervals.")
 
     @functools.lru_cache(2)
     def present(time):
@@ -290,6 +292,5 @@ def file(population: Population, *, path: str, period: NonNegativeInt = 0, every
         # Independent of the order of lines.
         return generator(seed, _TRACE_TAG, round).permutation(present(round % length))[:most]
 
-    smallest, largest = int(sizes.min()), max(int(sizes.max()), 1)
-    shares = tuple(np.bincount(sizes) / rounds)
-    return Sampler(draw, population.num_clients, largest, smallest, float(sizes.mean()), digest=digest, sizes=shares)
+    shares, mean = tuple(np.bincount(sizes) / rounds), float(sizes.mean())
+    return Sampler(draw, population.num_clients, int(sizes.max()), int(sizes.min()), mean, digest=digest, sizes=shares)

@@ -24,12 +24,8 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
 
 def uniform_sampler(num_clients: int, clients_per_round: int) -> Sampler:
     """Returns a sampler of `clients_per_round` clients, uniform without replacement."""
-
-    def draw(seed, round):
-        return cohort(seed, round, num_clients, clients_per_round)
-
     size = clients_per_round
-    return Sampler(draw, num_clients, size, size, size, fixed_size=True)
+    return Sampler(lambda *of: cohort(*of, num_clients, size), num_clients, size, size, size, fixed_size=True)
 
 
 @SAMPLERS.register("uniform", size="|S|")
