@@ -179,8 +179,9 @@ def _summary(
         if result.stopped_at is not None:
             say(f"seed {seed}: stopped early in round {result.stopped_at} of {program.prepared.config.num_rounds}.")
         if empty_rounds := result.attendance.empty_rounds:
-            effect = "added noise alone" if program.prepared.privacy is not None else "left the model unchanged"
-            say(f"seed {seed}: no client took part in {empty_rounds} rounds, which {effect}.")
+            alone = program.prepared.algorithm.steps_without_clients
+            effect = "in which the server stepped alone" if alone else "which left the model unchanged"
+            say(f"seed {seed}: no client took part in {empty_rounds} rounds, {effect}.")
     lines = read_lines(directory / "metrics.jsonl")
     converged = {seed for seed, result in results.items() if result.diverged_at is None}
     for seed in sorted(converged & {line["seed"] for line in lines}):
