@@ -248,7 +248,7 @@ def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern,
         leaves = jax.tree.leaves(down)
         size, arrays = sum(leaf.size for leaf in leaves) // fragments, len(leaves) // fragments
         part = [jax.ShapeDtypeStruct(((size + place) // arrays,), leaves[0].dtype) for place in range(arrays)]
-        return (part if setting.participation >= 1 else down), part
+        return (part if setting.participation >= 1 and not getattr(setting.sampling, "varies", False) else down), part
 
     return core.algorithm(
         client,

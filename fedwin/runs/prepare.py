@@ -416,7 +416,8 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
 
     def jobs(seed: int, round: int, ids: np.ndarray, own: np.ndarray | None) -> sampling.Jobs:
         work = local.work_of_cohort(prepared.local_work, seed, round, ids) if own is None else own
-        return sampling.Jobs(clock.of_clients(seed, ids, prepared.load(seed, round, ids, work)), work)
+        load = (by_time if server is None else prepared).load(seed, round, ids, work)
+        return sampling.Jobs(clock.of_clients(seed, ids, load), work)
 
     algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)
     if server is None:
@@ -431,7 +432,8 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
         algorithm_of = lambda *parts: wrappers.asynchronous(prepared.algorithm_of(*parts), server, longest)
     timed = setting._replace(sampling=sampler)
     algorithm = algorithm_of(timed, prepared.solver)
-    return dataclasses.replace(prepared, setting=timed, algorithm=algorithm, algorithm_of=algorithm_of)
+    by_time = dataclasses.replace(prepared, setting=timed, algorithm=algorithm, algorithm_of=algorithm_of)
+    return by_time
 
 
 def model_digest(prepared: PreparedRun) -> str:

@@ -20,7 +20,7 @@ SMALL = 4096
 # Rounds of a Markov chain that are looked back at first; each further look back is twice as long.
 FIRST_LOOK = 8
 _ZONE_TAG, _DIURNAL_STATE_TAG, _DIURNAL_TAG = 0xD1A1, 0xD1A2, 0xD1A3
-_MARKOV_STATE_TAG, _MARKOV_TAG = 0x3A4C, 0x3A4D
+_MARKOV_STATE_TAG, _MARKOV_TAG, _TRACE_TAG = 0x3A4C, 0x3A4D, 0xF11E
 
 
 def random_order(random: np.random.Generator, clients: int, first: int) -> Iterator[np.ndarray]:
@@ -38,9 +38,7 @@ def random_order(random: np.random.Generator, clients: int, first: int) -> Itera
         seen = np.concatenate([seen, piece])
         first *= 2
         yield piece
-    rest = np.ones(clients, bool)
-    rest[seen] = False
-    yield random.permutation(np.flatnonzero(rest))
+    yield random.permutation(np.delete(np.arange(clients), seen))
 
 
 def available_clients(population: Population, tag: int, available: Callable, chance) -> Sampler:
@@ -186,7 +184,6 @@ def markov(population: Population, *, up: PositiveShare, down: Share) -> Sampler
     return available_clients(population, _MARKOV_TAG, available, up / (up + down))
 
 
-_TRACE_TAG = 0xF11E
 # Larger ends of intervals mean the same.
 FOREVER = 1 << 62
 

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import testing, tree
+from fedwin import sampling, testing, tree
 from fedwin.algorithms.diloco import fragments_of
 from fedwin.engine.communication import communication
 from fedwin.schedules import cosine
@@ -126,10 +126,10 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
 
 
 def test_fragments_cut_the_bytes_if_every_worker_takes_part():
-    for schedule, down in ((ALL, 4), (SOME, 8)):
+    for schedule, sampler, down in ((ALL, None, 4), (SOME, None, 8), (ALL, sampling.Sampler(len, 3, 3, 0, 3.0), 8)):
         p = problem(schedule)
-        counted = communication(p.build("diloco:fragments=2"), p.variables.params, p.store, p.n_max)
-        assert counted == (down, 4)
+        p = p._replace(setting=p.setting._replace(sampling=sampler))
+        assert communication(p.build("diloco:fragments=2"), p.variables.params, p.store, p.n_max) == (down, 4)
 
 
 def test_a_fragment_is_used_within_the_next_round():
