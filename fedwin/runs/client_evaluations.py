@@ -26,7 +26,7 @@ from fedwin.runs.program import Program
 
 # Columns of a table: name -> array [n].
 Table = dict[str, np.ndarray]
-# Kind -> metric -> Mean with leaves [n, M], on the host.
+# Kind -> metric -> Mean with leaves [n, M], on the host, float64.
 Results = dict[str, dict[str, Mean]]
 
 # `worst10` and `best10` are means over one client in this many.
@@ -153,7 +153,7 @@ class ClientEvaluations:
             found = jax.device_get(compiled(models, run, store, learning, cohort, flat(learning_rows)))
             computed.append((cohort.ids[cohort.present], jax.tree.map(lambda x, of=cohort.present: x[of], found)))
         by_id = np.argsort(np.concatenate([ids for ids, _ in computed]), kind="stable")
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[by_id], *[found for _, found in computed])
+        return jax.tree.map(lambda *x: np.concatenate(x, dtype=np.float64)[by_id], *[found for _, found in computed])
 
 
 def metrics_of(models: list[str], results: Mapping[str, Results]) -> dict[str, dict[str, float]]:
@@ -167,7 +167,7 @@ def metrics_of(models: list[str], results: Mapping[str, Results]) -> dict[str, d
             prefix = UNSEEN if who == "unseen" else kind
             for metric, mean in by_metric.items():
                 for number, model in enumerate(models[:1] if kind == PERSONAL else models):
-                    of_model = jax.tree.map(lambda leaf, number=number: np.asarray(leaf, np.float64)[:, number], mean)
+                    of_model = jax.tree.map(lambda leaf, number=number: leaf[:, number], mean)
                     found = figures(of_model, is_lower(metric))
                     metrics[model] |= {f"{prefix}_{metric}_{name}": value for name, value in found.items()}
     return metrics
@@ -236,15 +236,11 @@ def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results
 def _columns(models: list[str], kind: str, metric: str, mean: Mean, examples: np.ndarray) -> Table:
     """Returns the columns of one metric: 'model.accuracy', 'wima50.finetune.accuracy', 'model.personal.loss' ..."""
     middle = "" if kind == PLAIN else f"{kind}."
-    mean = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), mean)
-    weight = np.asarray(mean.weight)
+    weight = mean.weight
     with np.errstate(invalid="ignore"):
         values = np.where(weight > 0, mean.value, np.nan).astype(np.float32)
-    columns = {
-        f"{model}.{middle}{metric}": values[:, number]
-        for number, model in enumerate(models)
-        if number < values.shape[1]
-    }
+    # A client's own model has a value for the first of the models alone.
+    columns = {f"{model}.{middle}{metric}": column for model, column in zip(models, values.T)}
     if kind == PLAIN and (weight[:, 0] != examples).any():
         columns[f"tokens.{metric}"] = weight[:, 0].astype(np.int64)
     return columns

@@ -303,15 +303,9 @@ def test_training_and_other_evaluations_are_those_without_it(tmp_path):
 def test_sequences_weigh_tokens(tmp_path):
     """The weighted mean over clients is the pooled value of every accuracy, which count different tokens."""
     config = Config(
-        dataset="shakespeare_synthetic:clients=4",
-        model="shakespeare_lstm",
-        num_rounds=1,
-        clients_per_round=2,
-        val_fraction=0.3,
-        eval_val=True,
-        eval_clients="all",
-        out_dir=str(tmp_path),
-    )
+        dataset="shakespeare_synthetic:clients=4", model="shakespeare_lstm", num_rounds=1, clients_per_round=2,
+        val_fraction=0.3, eval_val=True, eval_clients="all", out_dir=str(tmp_path),
+    )  # fmt: skip
     fedwin.run(config, quiet=True)
     final, table = lines_of(tmp_path)[1]["model"], fedwin.client_table(tmp_path)
     metrics = [name.removeprefix("val_") for name in final if name.startswith("val_")]
