@@ -76,11 +76,14 @@ def _type_name(value: object) -> str:
 
 def check_choices(config: Config, named_model: bool = True) -> None:
     """Raises UserError for an unknown name or parameter; an object in place of --model leaves its name unchecked."""
-    algorithm_choice(config)
+    algorithm = algorithm_choice(config)
     if named_model:
         model_choice(config)
     for registry, text in _chosen(config):
         registry.check(text)
+    loss = LOSSES.check(config.loss)
+    if (algorithm.name, loss.name) == ("qffl", "wsm") and not loss.params.get("mask"):
+        raise UserError(f"loss={config.loss} may be negative, and qffl takes powers of it; set --loss=wsm:mask=true.")
 
 
 def _chosen(config: Config) -> list[tuple[Registry, str]]:

@@ -38,6 +38,7 @@ REFUSED = [
     ("--wrap=ima:window=2,start=9", "start=9 | after the last round"),
     ("--wrap=ima:window=2,start=1.0", "start=1.0 must be a number in [0, 1) or an integer"),
     ("--algorithm=amplified_scaffold:period=4", "period=4 | never start | num_rounds=3 | smaller period"),
+    ("--algorithm=qffl --loss=wsm:proportions=train", "loss=wsm:proportions=train | negative | wsm:mask=true"),
     ("--algorithm=fedfa:anchor_from=3", "anchor_from=3 | never start | num_rounds=3 | smaller anchor_from"),
     ("--observe=swa:cycle=2", "observer 'swa' | from round 2 on | cycle=2 | no model | num_rounds=3 | smaller cycle"),
     ("--observe=wima:window=3 --observe=wima:window=3", "twice"),
