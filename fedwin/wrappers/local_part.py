@@ -149,8 +149,8 @@ def local(
     Args:
       part: 'classifier', 'features' (everything else) or 'norm' (of normalization layers: in flax and haiku, those with
         a parameter 'scale').
-      alternate: share of a client's local steps that train w_i alone, before the others train u alone. It is rounded
-        up, so a client with a single step does not train u. 0: all steps train both.
+      alternate: share of the local steps, rounded up (a single one does not train u), that train w_i before the others
+        train u; the optimizer's state (Adam's moments) sees zeros for the part that rests. 0: all steps train both.
 
     Raises:
       UserError: when the model has no such part, or clients send anything but their mean step.
