@@ -14,7 +14,7 @@ MOST_LINES_OF_A_MODULE = 500
 MOST_MODULES_AT_THE_TOP = 15
 MOST_MODULES_OF_A_PACKAGE = 20
 # Lines of Python, with 2 % of room: they rise by what a new feature needs, and by nothing else.
-MOST_LINES = {"fedwin": 37_412, "experiments": 15_516, "tests": 22_564}
+MOST_LINES = {"fedwin": 37_402, "experiments": 15_515, "tests": 22_544}
 MOST_LINES_OF_JAVASCRIPT = 150
 # Packages with one file per entry or family: algorithms, networks, data sets, subcommands, a paper's tables.
 CATALOGUES = (
@@ -79,17 +79,13 @@ def trees() -> dict[str, ast.Module]:
     return {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 
 
-def package_of(module: str) -> str:
-    """Returns the package that relative imports of a module start from."""
-    return module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
-
-
 def imported(module: str, node: ast.AST) -> list[str]:
     """Returns the modules of the package that one import statement names."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
-        base = importlib.util.resolve_name("." * node.level + (node.module or ""), package_of(module))
+        package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
+        base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
         full = [f"{base}.{alias.name}" for alias in node.names if alias.name != "__version__"]
         names = [name if name in SOURCES else base for name in full]
     else:

@@ -15,18 +15,10 @@ from tests.runs.disturbance import assert_same_state, flags_of, free_port, start
 from tests.small_runs import finished_run, leaves, lines
 
 SETTING = dict(
-    partition="dirichlet:alpha=0",
-    num_clients=20,
-    model="digits_mlp",
-    algorithm="scaffold",
-    num_rounds=200,
-    clients_per_round=3,
-    batch_size=16,
-    observe=["wima:window=20"],
-    final_evals=20,
-    checkpoint_every=20,
+    partition="dirichlet:alpha=0", num_clients=20, model="digits_mlp", algorithm="scaffold", num_rounds=200,
+    clients_per_round=3, batch_size=16, observe=["wima:window=20"], final_evals=20, checkpoint_every=20,
     rounds_per_dispatch=20,
-)
+)  # fmt: skip
 # Seconds within which processes end whose companion was killed.
 PATIENCE = 60
 

@@ -19,20 +19,10 @@ from tests.data.files import picture, refused
 from tests.small_runs import finished_run, placed
 
 LEAST_SQUARES = Config(
-    dataset="california_like:n=240,tests=60,features=3",
-    partition="dirichlet:alpha=0.3,bins=4",
-    num_clients=4,
-    clients_per_round=4,
-    model="logistic",
-    loss="mse",
-    client_lr=0.2,
-    batch_size=240,
-    num_rounds=60,
-    observe=["wima:window=3"],
-    val_fraction=0.2,
-    eval_val=True,
-    eval_clients="all",
-)
+    dataset="california_like:n=240,tests=60,features=3", partition="dirichlet:alpha=0.3,bins=4", num_clients=4,
+    clients_per_round=4, model="logistic", loss="mse", client_lr=0.2, batch_size=240, num_rounds=60,
+    observe=["wima:window=3"], val_fraction=0.2, eval_val=True, eval_clients="all",
+)  # fmt: skip
 least_squares = finished_run(LEAST_SQUARES)
 
 

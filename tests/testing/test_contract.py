@@ -34,11 +34,6 @@ def problem():
     return testing.classification((4, 2, 3, 5, 1), schedule=schedule, shuffle=False)
 
 
-def across():
-    """The strategy farthest from a plain loop: vmapped, on several devices where there are several."""
-    return Strategy(None, make_mesh() if jax.device_count() > 1 else None)
-
-
 @functools.cache
 def fedavg():
     """FedAvg in float64."""
@@ -53,7 +48,7 @@ def test_contract(choice, mapped):
     testing.check_padding(bench)
     if mapped:
         # One program for both, since compiling is what takes time: another mapping, with observers on board.
-        testing.check_strategy(bench, across(), watched=True)
+        testing.check_strategy(bench, Strategy(None, make_mesh() if jax.device_count() > 1 else None), watched=True)
 
 
 # The wrappers take turns: the first of every five rounds of turns.

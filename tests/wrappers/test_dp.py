@@ -176,9 +176,7 @@ def test_contract(choice, adaptive):
     text = f"dp:clip=0.5,noise=0.01{',quantile=0.5' * adaptive},{FIXED}"
     choice = ALGORITHMS.check(choice).with_params(weighting="uniform")
     try:
-        # FedFA needs a network with a last layer.
-        p = testing.classification() if choice.name == "fedfa" else contract_problem()
-        bench = testing.Bench(str(choice), p, [text])
+        bench = testing.Bench(str(choice), contract_problem(), [text])
     except UserError as refused:
         # This problem has no network, which FedNTD and MOON need, whose messages are FedAvg's.
         assert str(refused).startswith(("dp", "fedntd needs classes", "a loss needs a network"))

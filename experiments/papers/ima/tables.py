@@ -70,10 +70,7 @@ SCHEDULES = {
 }
 SCHEDULE_VARIANTS = tuple(
     settings.averaging(
-        name,
-        label,
-        more="" if name == "exp" else f",schedule={name}",
-        printed=(("variant", text), ACCURACY),
+        name, label, more="" if name == "exp" else f",schedule={name}", printed=(("variant", text), ACCURACY)
     )
     for name, (label, text) in SCHEDULES.items()
 )

@@ -9,9 +9,7 @@ from ..trajectories import Fields
 
 # FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
 BASE = Variation(
-    "wima",
-    paper=Fields(local_epochs=1, eval_every=100, final_evals=100),
-    trend=Fields(eval_every=10, final_evals=30),
+    "wima", paper=Fields(local_epochs=1, eval_every=100, final_evals=100), trend=Fields(eval_every=10, final_evals=30)
 )
 # All tables and figures have these unless they name others.
 item = functools.partial(standin.item, base=BASE)

@@ -69,10 +69,8 @@ def _resnet(channels, stem, widths, blocks, projected, classes):
       stem: kernel, stride and padding of the first convolution.
       projected: see `Block`; such networks have the stem of ImageNet's, with max-pool 3x3 at stride 2.
     """
-    layers, inputs = (
-        [nn.Conv2d(channels, widths[0], *stem, bias=False), nn.GroupNorm(2, widths[0]), nn.ReLU()],
-        widths[0],
-    )
+    layers = [nn.Conv2d(channels, widths[0], *stem, bias=False), nn.GroupNorm(2, widths[0]), nn.ReLU()]
+    inputs = widths[0]
     if projected:
         layers.append(nn.MaxPool2d(3, 2, 1))
     for width in widths:

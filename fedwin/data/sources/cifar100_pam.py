@@ -47,10 +47,7 @@ CHECKSUMS = {
 
 
 @DATASETS.register(
-    "cifar100_pam",
-    full=FullSize(50_000, 10_000, TRAIN_CLIENTS),
-    downloads=(SOURCE,),
-    checksums=CHECKSUMS,
+    "cifar100_pam", full=FullSize(50_000, 10_000, TRAIN_CLIENTS), downloads=(SOURCE,), checksums=CHECKSUMS
 )
 def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: NonNegativeInt = 0) -> Dataset:
     """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.

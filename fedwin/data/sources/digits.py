@@ -14,12 +14,7 @@ from fedwin.data.rng import generator
 TRAIN_PER_CLASS = 140
 
 
-@DATASETS.register(
-    "digits",
-    how="comes with scikit-learn",
-    full=FullSize(1_400, 397),
-    classes=10,
-)
+@DATASETS.register("digits", how="comes with scikit-learn", full=FullSize(1_400, 397), classes=10)
 def digits(data_dir=None) -> Dataset:
     """Handwritten digits: x uint8 [N, 8, 8, 1] (gray level g as round(255 g / 16)), y in 0..9; reads no data_dir.
 

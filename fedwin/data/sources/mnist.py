@@ -52,13 +52,7 @@ def load(
     return Dataset(name, train, test, len(names), **described)
 
 
-@DATASETS.register(
-    "mnist",
-    full=FullSize(60_000, 10_000),
-    classes=10,
-    downloads=DOWNLOADS,
-    checksums=CHECKSUMS,
-)
+@DATASETS.register("mnist", full=FullSize(60_000, 10_000), classes=10, downloads=DOWNLOADS, checksums=CHECKSUMS)
 def mnist(data_dir) -> Dataset:
     """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images."""
     return load("mnist", data_dir, ("mnist*",), "http://yann.lecun.com/exdb/mnist", moments=MOMENTS)
