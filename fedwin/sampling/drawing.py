@@ -24,8 +24,8 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
 
 def uniform_sampler(num_clients: int, clients_per_round: int) -> Sampler:
     """Returns a sampler of `clients_per_round` clients, uniform without replacement."""
-    size = clients_per_round
-    return Sampler(lambda *of: cohort(*of, num_clients, size), num_clients, size, size, size, fixed_size=True)
+    size, draw = clients_per_round, lambda seed, round: cohort(seed, round, num_clients, clients_per_round)
+    return Sampler(draw, num_clients, size, size, size, fixed_size=True)
 
 
 @SAMPLERS.register("uniform", size="|S|")
