@@ -416,7 +416,7 @@ def _by_time(prepared: PreparedRun) -> PreparedRun:
 
     def jobs(seed: int, round: int, ids: np.ndarray, own: np.ndarray | None) -> sampling.Jobs:
         work = local.work_of_cohort(prepared.local_work, seed, round, ids) if own is None else own
-        load = (by_time if server is None else prepared).load(seed, round, ids, work)
+        load = (by_time if server is None else prepared).load(seed, round, ids, work)  # bytes follow from who answers
         return sampling.Jobs(clock.of_clients(seed, ids, load), work)
 
     algorithm_of, server = prepared.algorithm_of, asynchronous_server(config)
