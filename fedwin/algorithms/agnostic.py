@@ -101,8 +101,9 @@ def agnostic(
     counts = domains == "info" and weighting == "uniform"
 
     def weight(c, domain, state):
-        prior = core.aggregation_weight(c, "samples" if counts else weighting) * state.weights[domain]
-        return prior / state.examples[domain] if counts else prior
+        if not counts:
+            return core.aggregation_weight(c, weighting) * state.weights[domain]
+        return core.aggregation_weight(c, "samples") * state.weights[domain] / state.examples[domain]
 
     def client(down, c):
         params, state = down
