@@ -94,4 +94,6 @@ def has_all_clients(leaves: Mapping[str, AnyArray]) -> bool:
 def check_num_clients(saved: SavedTable, num_clients: int) -> None:
     """Raises UserError unless a checkpoint is one of a federation of K clients."""
     if saved.total != num_clients:
-        raise UserError(f"the checkpoint holds the state of {saved.total} clients, the run has {num_clients}.")
+        raise UserError(
+            f"the checkpoint holds the state of {saved.total} clients, the run has {num_clients}; keep --num_clients."
+        )

@@ -323,6 +323,11 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
         raise UserError(f"{path} is not a run's configuration; choose another --out_dir.") from error
 
 
+def written(value: object) -> str:
+    """Returns the value of a flag as it is written."""
+    return str(",".join(map(str, value)) if isinstance(value, list) else value) or "''"
+
+
 def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     """Returns config.json of a directory, None if it is empty or missing; UserError for other flags or other files."""
     if directory.parts[:1] == ("~",):
@@ -347,10 +352,8 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
                 ended = all((seed / str(previous[name])).exists() for seed in directory.glob("checkpoints/seed*"))
                 round = previous[name] if ended else "ROUND"  # seeds may have stopped early
                 remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{round}"
-            text = lambda value: str(",".join(map(str, value)) if isinstance(value, list) else value) or "''"
-            raise UserError(
-                f"out_dir={directory} holds a run with --{name}={text(previous[name])}, not {text(value)}; {remedy}."
-            )
+            old, new = written(previous[name]), written(value)
+            raise UserError(f"out_dir={directory} holds a run with --{name}={old}, not {new}; {remedy}.")
     return config_file
 
 

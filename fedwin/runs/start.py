@@ -47,6 +47,8 @@ Start = Callable[..., engine.RunState]
 _SOURCE = re.compile(r"(?P<directory>.+)@(?P<round>[0-9]{1,18})(?::part=(?P<part>\w+))?", re.ASCII | re.DOTALL)
 _FILE = re.compile(r"(?P<path>.+\.(?:npz|safetensors|pt|pth))(?::(?P<options>.+))?", re.DOTALL)
 
+_STATE_FLAGS = ("dataset", "num_clients", "model", "lora", "precision", "algorithm", "wrap", "asynchronous")
+
 
 class Source(NamedTuple):
     """A checkpoint of another run, as --fork_from and --init_from name it: DIR@ROUND or DIR@ROUND:part=PART.
@@ -290,7 +292,7 @@ def check_fork(config: Config, start: Start, sampler: Sampler) -> None:
         shapes = named_leaves(own)
         for name, value in fork.leaves(own).items():
             if _field(name) != "table" and (value.shape, value.dtype) != (shapes[name].shape, shapes[name].dtype):
-                raise _mismatch(name)
+                raise fork.mismatch(name)
 
 
 def forked(
@@ -372,6 +374,7 @@ class _Fork:
       saved: name -> leaf of its checkpoint.
       same_observers, same_algorithm: whether both runs have the same ones; same_method: whatever its parameters are.
       is_asynchronous: whether the run that starts is.
+      remedy: names the other run's flags that decide what a state holds, where they differ.
       counts: what the fork continues to count: bytes, clients that took part, simulated seconds if it has a clock.
     """
 
@@ -387,6 +390,9 @@ class _Fork:
         self.same_algorithm = other["algorithm"] == config.algorithm
         self.same_method = parse(other["algorithm"]).name == parse(config.algorithm).name
         self.is_asynchronous = bool(config.asynchronous)
+        changed = (name for name in _STATE_FLAGS if other[name] != getattr(config, name))
+        flags = " ".join(f"--{name}={directories.written(other[name])}" for name in changed)
+        self.remedy = f"that run has {flags}" if flags else "keep its model, algorithm, wrappers and precision"
         check_same_server(config, other)
         if other.get("asynchronous") and not self.is_asynchronous:  # nobody trains from an old model
             kept = (name for name in self.saved if not name.startswith(OLD_MODELS))
@@ -409,23 +415,23 @@ class _Fork:
             if _field(name) == "observers" and not self.same_observers:
                 match = None
             elif match is None and _field(name) in ("params", "stats", "table"):
-                raise _mismatch(name)
+                raise self.mismatch(name)
             elif match and not self.same_method and name.startswith(method):
-                raise _mismatch(name)  # arrays of the same name and shape mean something else in another algorithm
+                raise self.mismatch(name)  # arrays of the same name and shape mean something else in another algorithm
             forked[name] = self.saved[match] if match else value
             if self.is_asynchronous and name.startswith(OLD_MODELS):
                 forked[name] = resized_ring(forked[name], len(value), self.source.round)
             used.add(match)
         for name in self.saved:
             if _field(name) in ("params", "stats", "state", "table") and name not in used:
-                raise _mismatch(name)
+                raise self.mismatch(name)
         resizable = {"observers": own.observers if self.same_observers else ()}
         resizable["state"] = own.state if self.same_algorithm else ()
         return with_resized_rings(forked, resizable) | {"key": fresh["key"]}
 
-
-def _mismatch(name: str) -> UserError:
-    return UserError(f"fork_from: '{name}' does not match; keep the run's model, algorithm, wrappers and precision.")
+    def mismatch(self, name: str) -> UserError:
+        """Returns the error for a leaf that one of the two runs lacks, or has with another shape."""
+        return UserError(f"fork_from: '{name}' does not match that of {self.source.directory}; {self.remedy}.")
 
 
 def _of_algorithm(name: str, node: PyTree) -> str:
