@@ -68,13 +68,18 @@ def curve(source: Series, metric: str = "accuracy", every: int = 1) -> tuple[np.
 
 
 def last_rounds(source: Series, metric: str, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns (rounds, values) of each seed's last rounds, never of the model that it starts from."""
-    seeds, first = by_seed(source, metric), _begun(source)
-    starts = [max(max(own) - last, first[seed]) for seed, own in seeds.items()]
-    shown = [[pair for pair in own.items() if pair[0] > start] for own, start in zip(seeds.values(), starts)]
+    """Returns (rounds, values) of each seed's last rounds, never of the model that it starts from.
+
+    Of a seed that diverged, which counts if all did, the value is NaN: its last rounds are too favorable.
+    """
+    seeds, first, lost = by_seed(source, metric), _begun(source), diverged_at(source)
+    starts = {seed: max(max(own) - last, first[seed]) for seed, own in seeds.items()}
+    shown = [
+        [(lost[seed], math.nan)] if seed in lost else [pair for pair in own.items() if pair[0] > starts[seed]]
+        for seed, own in seeds.items()
+    ]
     if not all(shown):
-        remedy = "it diverged before one: leave it out" if source.diverged else "continue the run"
-        raise UserError(f"'{source.label}' has no evaluation after a round yet; {remedy}.")
+        raise UserError(f"'{source.label}' has no evaluation after a round yet; continue the run.")
     return [(np.array([round for round, _ in pairs]), np.array([value for _, value in pairs])) for pairs in shown]
 
 
@@ -92,17 +97,12 @@ def last_in_words(series: Sequence[Series], metric: str, last: int) -> str:
 
 
 def diverged_at(source: Series) -> dict[int, int]:
-    """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged."""
+    """Returns seed -> the first round with a loss that is not finite; of a finished run also between evaluations."""
     found: dict[int, int] = {}
     for line in source.lines:
         if source.readout in line and not math.isfinite(float(line[source.readout].get("loss", 0))):
             found[line["seed"]] = min(found.get(line["seed"], line["round"]), line["round"])
-    return found
-
-
-def rounds_of_divergence(source: Series) -> dict[int, int]:
-    """Returns seed -> the round in which it diverged, also between two evaluations of a finished run."""
-    return {**diverged_at(source), **source.diverged}
+    return {**found, **source.diverged}
 
 
 def places(source: Series, rounds: np.ndarray, x: str) -> list[float]:
@@ -161,7 +161,7 @@ def compute(
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
         entry = {"label": source.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])}
-        if x == "round" and (ends := sorted(rounds_of_divergence(source).values())):
+        if x == "round" and (ends := sorted(diverged_at(source).values())):
             entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     options = {"target": target, "limits": list(limits) if limits else None, "log": log}

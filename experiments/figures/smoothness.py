@@ -26,7 +26,7 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100)
     for source in series:
         seeds = curves.last_rounds(source, metric, last)
         try:
-            std = [analysis.round_to_round_std(values, rounds) for rounds, values in seeds]
+            std = [analysis.round_to_round_std(own, at) if np.isfinite(own).all() else np.nan for at, own in seeds]
         except UserError as error:
             raise UserError(f"'{source.label}', last {last} rounds: {error}") from error
         means = style.plain([values.mean() for _, values in seeds])

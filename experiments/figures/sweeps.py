@@ -100,11 +100,7 @@ def of_runs(
         if field != "dataset" and datasets.setdefault(name, dataset) != dataset:
             raise UserError(f"{source.label}: '{name}' on {dataset} and on {datasets[name]}; draw a figure of each.")
         taken |= places
-        if curves.rounds_of_divergence(source).keys() >= seeds:
-            # The last rounds are those before, and too favorable.
-            means = [math.nan for _ in curves.by_seed(source, metric)]
-        else:
-            means = [values.mean() for _, values in curves.last_rounds(source, metric, last)]
+        means = [values.mean() for _, values in curves.last_rounds(source, metric, last)]
         numbers.setdefault(name, {}).setdefault(value, []).extend(means)
     return numbers
 

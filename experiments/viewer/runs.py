@@ -153,7 +153,7 @@ def _curve(record: Record, readout: str, metric: str, most: int) -> Json | None:
     Its `final` (mean and std over seeds of the last rounds), `last` and `best` (with its round) are of all evaluations,
     `axes`, `mean` and `std` have at most `most` points.
     """
-    series = sources.Series(readout, record.lines, readout, stopped=record.stopped)
+    series = sources.Series(readout, record.lines, readout, stopped=record.stopped, diverged=record.diverged)
     try:
         rounds, values = curves.curve(series, metric)
     except (UserError, TypeError, ValueError):

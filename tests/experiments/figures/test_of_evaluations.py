@@ -61,7 +61,6 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     drawn(found, tmp_path)
     for count, words in ((1, "no evaluation after a round yet"), (2, "1 round")):
         refused(f"'jagged'.*{words}", smoothness.compute, [Series("jagged", jagged[:count])])
-    refused("'jagged'.* it diverged before", smoothness.compute, [Series("jagged", jagged[:1], diverged={0: 1})])
     for compute, *more in ((smoothness.compute,), (targets.compute, [0.3])):
         refused("'jagged': metric 'loss2': model has ", compute, [Series("jagged", jagged)], *more, "loss2")
     assert smoothness.draw(found, None, "").axes[0].get_xlabel().endswith("10 rounds\n(mean of 2 seeds, dots: seeds)")
@@ -70,7 +69,11 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     assert "over 2 to 18 steps in at most the last 19 rounds" in smoothness.draw(found, None, "").axes[0].get_xlabel()
     fork = smoothness.compute([Series("fork", [line(0, r, r / 20) for r in range(10, 14)])])  # after round 10
     assert (fork["over"], fork["methods"][0]["mean"]) == ("the last 3 rounds", [pytest.approx(0.6)])
-    drawn(smoothness.compute([Series("nan", [line(0, r, 0.1, "nan") for r in range(5)])], "loss"), tmp_path)
+    # A run that diverged, also between two evaluations, is not the smoothest one.
+    cases = ([line(0, r, 0.1, "nan") for r in range(5)], {}), (smooth, {0: 20, 1: 9}), (jagged[:1], {0: 1})
+    found = smoothness.compute([Series(f"lost {len(lines)}", lines, diverged=at) for lines, at in cases])
+    assert [method["std"] for method in found["methods"]] == [[None], [None, None], [None]]
+    drawn(found, tmp_path)
 
 
 def test_targets_per_seed(tmp_path):
@@ -83,9 +86,10 @@ def test_targets_per_seed(tmp_path):
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
     assert targets.draw(found, None, "").axes[0].get_xlabel() == "round (first)\n(mean of 2 seeds)"
-    # A seed that diverges has not reached the target either.
-    lost = fast._replace(lines=[*fast.lines[:8], line(1, 4, 0.1, "nan")])
-    assert targets.compute([lost], [0.4])["methods"][0]["rounds"] == [[4, None]]
+    # A seed that diverges, at an evaluation or between two, has not reached the target either.
+    cases = ([line(1, 4, 0.1, "nan")], {}), ([], {1: 3})
+    lost = [Series("lost", [*fast.lines[:8], *more], diverged=at) for more, at in cases]
+    assert [each["rounds"] for each in targets.compute(lost, [0.4])["methods"]] == [[[4, None]]] * 2
 
 
 def test_targets_in_simulated_time(tmp_path):
@@ -93,8 +97,7 @@ def test_targets_in_simulated_time(tmp_path):
     both = timed(1.5) + [each | {"seed": 1} for each in timed(20.0)[:3]]  # 6 and 80 seconds; the slow seed stops early
     found = targets.compute([Series("fast", timed(1.5)), Series("both", both, stopped={1})], [0.3, 1])
     refused("accuracy is a fraction, and 60 is more than 1", targets.compute, [Series("a", timed(1))], [0.5, 60])
-    cells = targets.rows(found)[1:]
-    assert [row[-1] for row in cells] == ["6.0", "-", "43.0", "-"]
+    assert [row[-1] for row in targets.rows(found)[1:]] == ["6.0", "-", "43.0", "-"]
     assert targets.draw(found, None, "").axes[1].get_xlabel().startswith("simulated time until then (s)")
     assert targets.rows(targets.compute([Series("fork", [line(0, 4, 0.5)])], [0.3]))[1][2:] == ("<= 4", "-", "-")
 
