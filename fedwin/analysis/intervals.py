@@ -66,8 +66,8 @@ def mean_interval(values: Mapping[Any, float | None]) -> Interval:
 def paired_interval(method: Mapping[Any, float | None], first: Mapping[Any, float | None]) -> Interval:
     """Computes the mean of method - baseline, seed by seed, with Student's t interval.
 
-    Effects of the seed on both (partition, initial model, cohorts) cancel, so that the interval is narrower than those
-    of the two means. Seeds that only one of them has are left out.
+    Effects of the seed on both (partition, initial model, cohorts) cancel; where they are large, the interval is
+    narrower than that of an unpaired difference. Seeds that only one of them has are left out.
 
     Args:
       method: seed -> number; None, NaN or an infinity marks a diverged seed.
@@ -77,11 +77,11 @@ def paired_interval(method: Mapping[Any, float | None], first: Mapping[Any, floa
       >>> paired_interval({0: 1.0, 1: 3.0}, {0: 0.0, 1: 2.0})
       Interval(mean=1.0, half_width=0.0, seeds=2, of_seeds=2)
     """
-    of, baseline = (dict(zip(each, _numbers(each).tolist())) for each in (method, first))
+    of, baseline = _numbers(method), _numbers(first)
     return mean_interval({seed: of[seed] - baseline[seed] for seed in of if seed in baseline})
 
 
-def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]:
+def pooled_gains(comparisons: Sequence[Mapping[Any, float | None]]) -> dict[Any, float]:
     """Computes each seed's mean gain over several comparisons; `mean_interval` of it is their pooled interval.
 
         g_s = (1 / C) sum_c gain_cs
@@ -90,17 +90,18 @@ def pooled_gains(comparisons: Sequence[Mapping[Any, float]]) -> dict[Any, float]
     seed is the unit. Seeds that a comparison does not have are left out.
 
     Args:
-      comparisons: for each, seed -> gain.
+      comparisons: for each, seed -> gain; None or NaN marks a diverged seed, whose mean is NaN.
 
     Example:
       >>> pooled_gains([{0: 1.0, 1: 3.0}, {0: 3.0, 1: 5.0, 2: 0.0}])
       {0: 2.0, 1: 4.0}
     """
-    shared = [seed for seed in comparisons[0] if all(seed in each for each in comparisons)] if comparisons else []
-    return {seed: float(np.mean([each[seed] for each in comparisons])) for seed in shared}
+    gains = list(map(_numbers, comparisons))
+    shared = [seed for seed in gains[0] if all(seed in each for each in gains)] if gains else []
+    return {seed: float(np.mean([each[seed] for each in gains])) for seed in shared}
 
 
-def p_value(values: Mapping[Any, float], by: float = 0.0) -> float:
+def p_value(values: Mapping[Any, float | None], by: float = 0.0) -> float:
     """Computes the two-sided p-value of Student's t test that the mean over seeds is `by`.
 
     Args:
@@ -156,13 +157,12 @@ def rejected(p_values: Sequence[float], method: Correction) -> list[bool]:
     return below.tolist()
 
 
-def _numbers(values: Mapping[Any, float | None]) -> np.ndarray:
-    """Returns the numbers of seed -> number; NaN for None."""
+def _numbers(values: Mapping[Any, float | None]) -> dict[Any, float]:
+    """Returns seed -> number; NaN for None."""
     if not isinstance(values, Mapping):
         raise UserError(f"intervals and tests take seed -> number, not a {type(values).__name__}.")
-    return np.array(list(values.values()), np.float64)
+    return dict(zip(values, np.array(list(values.values()), np.float64).tolist()))
 
 
 def _finite(values: Mapping[Any, float | None]) -> np.ndarray:
-    numbers = _numbers(values)
-    return numbers[np.isfinite(numbers)]
+    return np.array([number for number in _numbers(values).values() if math.isfinite(number)])

@@ -31,6 +31,7 @@ MODEL, SQUARE = testing.classification().setting.model, np.zeros((1, 2, 2))
         (lambda: analysis.mixtures([ONES], [[0.5, 0.5]], bowl), "2 coefficient(s) for 1 model(s)"),
         (lambda: analysis.mixtures([ONES], [[1.0]], bowl, chunk=0), "chunk=0"),
         (lambda: analysis.paired_interval({0: 1.0}, [1.0]), "seed -> number, not a list"),
+        (lambda: analysis.pooled_gains([[0.0, 1.0], [1.0, 0.0]]), "seed -> number, not a list"),
         (lambda: analysis.p_value({0: 1.0, 1: None}), "two seeds or more"),
         (lambda: analysis.rejected([0.01], "bonferroni"), "method=bonferroni must be one of"),
     ],

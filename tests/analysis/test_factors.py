@@ -13,10 +13,8 @@ def test_golden_g13_factors(same):
     f, y = array(g["f"]), array(g["y"])
     for weights in (None, g["p"], [40, 20, 40]):
         ours = analysis.factors(f, y, np.array(g["owner"]), weights)
-        same(ours.bias_squared, g["bias_squared"])
-        same(ours.variance, g["variance"])
-        same(ours.covariance, g["covariance"])
-        same(ours.ensemble_loss, g["wens_expected_loss"])
+        names = "bias_squared", "variance", "covariance", "wens_expected_loss"
+        same(ours[:4], [g[name] for name in names])
         same(ours.train_biases, g["train_bias_sq_per_client"])
         same(ours.heter_biases, g["heter_bias_sq_per_client"])
         same([ours.train_bias, ours.heter_bias], [g["train_bias"], g["heter_bias"]])
@@ -32,9 +30,8 @@ def test_losses_of_clients_and_whose_examples_they_are():
         expected = losses.nll(jnp.asarray(logits[k], jnp.float32), jnp.asarray(labels))
         np.testing.assert_allclose(ce[k], expected, rtol=1e-5, atol=1e-6)
     mse = analysis.client_losses(logits, labels, "mse")
-    targets = np.eye(4)[labels]
     outputs = np.asarray(jax.nn.softmax(jnp.asarray(logits, jnp.float32)))[None]
-    ours = analysis.factors(outputs, targets, owner)
+    ours = analysis.factors(outputs, np.eye(4)[labels], owner)
     np.testing.assert_allclose(analysis.by_ownership(mse, owner), [ours.train_biases, ours.heter_biases], rtol=1e-5)
     # A logit of a thousand is no overflow.
     assert np.isfinite(analysis.client_losses(1000 * logits, labels, "ce")).all()
@@ -52,8 +49,7 @@ def test_golden_g13_lemma(same):
     same(ensemble - output(centre), g["gap"])
     same(analysis.locality(clients, centre).max(), g["locality"])
     # The remainder of Lemma 1 is a square of the distances.
-    away = [{"w": client["w"] - centre["w"]} for client in clients]
-    same(np.dot(g["p"], [output(a) for a in away]), g["gap"])
+    same(np.dot(g["p"], [output({"w": client["w"] - centre["w"]}) for client in clients]), g["gap"])
 
 
 def test_golden_g15_forgetting(same):

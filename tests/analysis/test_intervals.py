@@ -46,6 +46,7 @@ def test_a_pair_needs_both():
     first = {0: 1.0, 1: None, 2: 3.0, 5: 7.0}
     found = analysis.paired_interval({0: 2.0, 1: 5.0, 2: math.nan, 9: 1.0}, first)
     assert found == (1.0, None, 1, 3)  # 5 and 9 are no pairs, 1 and 2 diverged in one of them
+    assert analysis.mean_interval(analysis.pooled_gains([first, {0: 2.0, 1: 5.0, 2: math.inf}])) == (1.5, None, 1, 3)
 
 
 def test_p_values_are_those_of_scipys_t_test():
@@ -61,6 +62,5 @@ def test_corrections_are_those_of_the_definitions(p):
     assert analysis.rejected(p, "benjamini_hochberg") == (adjusted <= 0.05).tolist()
     order = sorted(range(len(p)), key=lambda k: p[k])
     steps = [p[k] <= 0.05 / (len(p) - rank) for rank, k in enumerate(order)]
-    first_kept = steps.index(False)
-    assert analysis.rejected(p, "holm") == [order.index(k) < first_kept for k in range(len(p))]
+    assert analysis.rejected(p, "holm") == [order.index(k) < steps.index(False) for k in range(len(p))]
     assert analysis.rejected([], "holm") == analysis.rejected([], "benjamini_hochberg") == []
