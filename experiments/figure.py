@@ -78,7 +78,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("clients", [], "Clients that train or are shown: 3,7,11; by default the next round's or first.")
     flags.DEFINE_integer("round", None, "forgetting, clients: round to show; default: the newest.", lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
-    flags.DEFINE_integer("replicas", 2, "factors: how many times every client trains.", lower_bound=1)
+    flags.DEFINE_integer("replicas", 2, "factors: trainings per client; n show 1 - 1/n of the variance.", lower_bound=1)
     flags.DEFINE_integer("examples", 0, "Examples to evaluate, drawn once; 0: all (factors: 2,000).", lower_bound=0)
     text = "plane, line: points along an axis; by default 21 and 41."
     flags.DEFINE_integer("points", None, text, lower_bound=2, upper_bound=MOST_POINTS)

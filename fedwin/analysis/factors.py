@@ -45,8 +45,8 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
         b_k = y - mean_s f_k,   f_GM = sum_k p_k f_k + O(locality^2)
 
     Args:
-      outputs: f, client k's output on example n in replica s of its training (the same start, other batch orders; S = 1
-        is the plug-in estimate) [S, K, N, ...].
+      outputs: f, client k's output on example n in replica s of its training (the same start, other batch orders)
+        [S, K, N, ...]. In the mean, 1 - 1/S of variance and covariance count as such, 1/S as bias: S = 1 is plug-in.
       targets: y in the same units, such as one-hot where the outputs are softmax [N, ...].
       owner: the client that holds the example, integers [N].
       weights: p up to a factor, by default the clients' numbers of examples [K].
