@@ -57,12 +57,11 @@ def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_th
 
 def test_a_seed_can_not_stop_in_its_last_round_and_an_answer_is_a_bool_or_none():
     line = {"seed": 0, "round": 6, "model": {"accuracy": 0.5, "loss": "nan"}}
+    run = lambda answer, num_rounds: RunCallbacks([fedwin.callbacks.as_callback(lambda *_: answer)], num_rounds)
     for answer, num_rounds, stops in ((True, 12, True), (np.True_, 12, True), (True, 6, False), (None, 12, False)):
-        callbacks = RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], num_rounds)
-        assert callbacks.evaluated(line) is stops
+        assert run(answer, num_rounds).evaluated(line) is stops
     for answer in (0.93, "no", np.zeros(2)):
-        callbacks = RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], 12)
-        refused("on_eval returned .*; return fedwin.STOP", callbacks.evaluated, line)
+        refused("on_eval returned .*; return fedwin.STOP", run(answer, 12).evaluated, line)
 
 
 def test_an_exception_of_the_users_code_is_one_line_that_names_its_place():

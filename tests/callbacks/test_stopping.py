@@ -19,12 +19,8 @@ CONFIG = small(
 def stops(choice, curve):
     """Returns the first round at which a rule stops; None if it never does."""
     rule = STOPPING_RULES.build(choice)
-    state = rule.init()
-    for round, value in curve:
-        state, stop = rule.update(state, round, value)
-        if stop:
-            return round
-    return None
+    callback = stopping.EarlyStopping(rule, choice)
+    return next((round for round, value in curve if callback(round, 0, {rule.read_out: {rule.metric: value}})), None)
 
 
 # By hand: the last improvement is in round 20 (0.5), so that 30 rounds without one end in round 50.

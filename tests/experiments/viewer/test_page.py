@@ -53,8 +53,7 @@ def test_the_table_has_the_numbers_of_the_summary(trained, data):
         for row in table["rows"]:
             cells = dict(zip(table["head"], row))
             expected = trained[1]["over_seeds"][cells["read-out"]][metric]
-            means = [table["head"].index(name) for name in ("± std", "last")]
-            found = [row[2], *(row[place] for place in means)]
+            found = [row[2], cells["± std"], cells["last"]]
             wanted = [factor * expected[name] for name in ("mean", "std", "final")]
             assert found == pytest.approx(wanted)
 
