@@ -227,36 +227,37 @@ class Tracking:
     trackers: dict[str, Tracker]
     directory: pathlib.Path
     config: Mapping[str, Any]
-    _runs: dict[str, dict[int, TrackedRun]] = dataclasses.field(default_factory=dict)
+    _runs: dict[tuple[str, int], TrackedRun] = dataclasses.field(default_factory=dict)
 
     def line(self, line: Line) -> None:
         """Sends an evaluation."""
         seed, numbers = line["seed"], dict(scalars(line))
         self._with_all(lambda choice: self._run(choice, seed).log(line["round"], numbers))
 
-    def summary(self, summary: Mapping[str, Any]) -> None:
-        """Sends the summaries of the seeds that have been tracked in this process, and closes their runs."""
+    def summary(self, summary: Mapping[str, Any], again: bool = False) -> None:
+        """Sends the summaries of all seeds, `again` those of seeds tracked in this process, and closes their runs."""
         for seed, of_seed in summary.get("seeds", {}).items():  # a process that does not write has none
-            self._finish(seed, summary_values(of_seed))
+            self._finish(seed, summary_values(of_seed), opens=not again)
 
     def close(self) -> None:
         """Closes the runs that are still open, as unfinished."""
-        for seed in {seed for runs in self._runs.values() for seed in runs}:
+        for seed in {seed for _, seed in self._runs}:
             self._finish(seed, {})
 
     def _run(self, choice: str, seed: int) -> TrackedRun:
-        """Returns the tracker's run of a seed, opened with the first evaluation."""
-        runs = self._runs.setdefault(choice, {})
-        if seed not in runs:
+        """Returns the tracker's run of a seed, which the first call opens."""
+        if (choice, seed) not in self._runs:
             group = self.directory.absolute().name
             name = f"{group}-seed{seed}-{self.config['fingerprint'][:8]}"
-            runs[seed] = self.trackers[choice](TrackedSeed(name, group, dict(self.config) | {"seed": seed}))
-        return runs[seed]
+            about = TrackedSeed(name, group, dict(self.config) | {"seed": seed})
+            self._runs[choice, seed] = self.trackers[choice](about)
+        return self._runs[choice, seed]
 
-    def _finish(self, seed: int, values: Mapping[str, float]) -> None:
+    def _finish(self, seed: int, values: Mapping[str, float], opens: bool = False) -> None:
         def finish(choice: str) -> None:
-            if (run := self._runs.get(choice, {}).pop(seed, None)) is not None:
-                run.finish(values)
+            if opens or (choice, seed) in self._runs:
+                self._run(choice, seed).finish(values)
+                del self._runs[choice, seed]
 
         self._with_all(finish)
 
@@ -264,7 +265,6 @@ class Tracking:
         for choice in list(self.trackers):
             if (error := _error_of(functools.partial(action, choice))) is not None:
                 del self.trackers[choice]
-                self._runs.pop(choice, None)
                 reason = describe(error).rstrip(".")
                 warnings.warn(f"track={choice}: {reason}. The run continues without this tracker.", stacklevel=2)
 

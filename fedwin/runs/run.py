@@ -144,7 +144,7 @@ def _train(
         program = Program(plan, test, callbacks.may_stop)
         results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
         summary = multi_process.run_on_all(lambda: _summary(program, results, directory, fingerprint, say))
-    tracking.summary(summary)
+    tracking.summary(summary, again=ended is not None)
     return summary
 
 

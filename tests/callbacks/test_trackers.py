@@ -58,13 +58,13 @@ SUMMARY = {"final_round": 4, "diverged_at": None, "wall_seconds": 2.0, "rounds_p
 SUMMARY |= {"last": {"model": {"accuracy": 0.5}}, "seed": 0}
 
 
-def track(path, *events, choice="wandb:project=mine", seeds=(0,), finish=True):
+def track(path, *events, choice="wandb:project=mine", seeds=(0,), finish=True, again=False):
     config = {"algorithm": "fedavg", "fingerprint": "0123456789ab"}
     sent = Tracking(trackers.build_all([choice]), path / "run", config)
     for event in events:
         sent.line(event)
     if finish:
-        sent.summary({"seeds": {seed: SUMMARY for seed in seeds}})
+        sent.summary({"seeds": {seed: SUMMARY for seed in seeds}}, again)
     sent.close()
 
 
@@ -86,6 +86,10 @@ def test_a_tracker_receives_flags_evaluations_and_the_summary_and_a_later_proces
     assert named(wandb, "finish")[0][2] == summary_values(SUMMARY) == {f"summary/{k}": v for k, v in numbers.items()}
     track(tmp_path, line(6), finish=False)
     assert named(wandb, "init")[-1][1] == first and named(wandb, "finish")[-1] == ("finish", first, {})
+    # The process that ends the run sends the summaries of all seeds, a later one none.
+    for again in (False, True):
+        track(tmp_path, *[line(6, seed=1)] * (not again), seeds=(0, 1), again=again)
+        assert named(wandb, "finish")[3:] == [("finish", seed, summary_values(SUMMARY)) for seed in (first, second)]
 
 
 @pytest.mark.parametrize(
