@@ -82,16 +82,16 @@ class AppendFile:
         return open(self.path, "ab")
 
     def write(self, data: bytes) -> None:
-        """Appends bytes to the buffer, which `flush` writes to disk."""
+        """Appends bytes, which readers see at once; `flush` writes them to disk."""
         with self._closed_on_failure():
             self._file = self._file or self._opened()
             self._file.write(data)
+            self._file.flush()
 
     def flush(self) -> None:
-        """Writes the buffer to disk, and closes the file."""
+        """Writes what was appended to disk, and closes the file."""
         if self._file is not None:
             with self._closed_on_failure():
-                self._file.flush()
                 os.fsync(self._file.fileno())
             self.close()
 

@@ -76,7 +76,7 @@ class MetricsLog:
     def _written(self) -> list[Line]:
         """Returns all lines; the file is read once until a line is written."""
         if self._read is None:
-            self._file.close()  # writes what is in its buffer
+            self._file.close()  # it may be replaced, and the next line opens it again
             self._read = read_lines(self.path)
         return self._read
 

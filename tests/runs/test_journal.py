@@ -38,6 +38,7 @@ def test_lines_are_truncated_by_seed_and_round_and_incomplete_ones_removed(tmp_p
     book.truncate_after(0, -1)
     for round in (5, 10, 15):
         book.write(line(0, round))
+        assert read_lines(book.path)[-1]["round"] == round == events(tmp_path, 0)[-1][1]  # who watches a run sees both
         book.flush()  # closes the files, which the next line opens again
     book.truncate_after(1, -1)
     book.write(line(1, 5))
