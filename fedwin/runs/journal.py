@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from fedwin import engine, multi_process
@@ -161,12 +162,7 @@ class Journal:
         empty = self.attendance.is_empty(completed, count)
         for r in range(count):
             after = completed + r + 1
-            values = None
-            if flags[r]:
-                values = {
-                    read_out: {metric: of_rounds[r] for metric, of_rounds in by_metric.items()}
-                    for read_out, by_metric in evaluations.items()
-                }
+            values = jax.tree.map(lambda of_rounds, r=r: of_rounds[r], evaluations) if flags[r] else None
             unknown = empty[r] or "loss" not in metrics
             finite = unknown or np.isfinite(loss[r])
             diverged = not finite or (values is not None and not np.isfinite(values["model"]["loss"]))

@@ -27,7 +27,7 @@ from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.choices import check_deadline, check_objects
 from fedwin.runs.config import Config
-from fedwin.runs.journal import DIVERGENCE, Journal, Summary, summarize
+from fedwin.runs.journal import Journal, Summary, summarize
 from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.plan import Requirements, RunPlan
@@ -173,15 +173,6 @@ def _summary(
 ) -> Summary:
     if not multi_process.is_first():
         return {}
-    for seed, result in results.items():
-        if result.diverged_at is not None:
-            say(f"seed {seed}: diverged in round {result.diverged_at}: {DIVERGENCE}.")
-        if result.stopped_at is not None:
-            say(f"seed {seed}: stopped early in round {result.stopped_at} of {program.prepared.config.num_rounds}.")
-        if empty_rounds := result.attendance.empty_rounds:
-            alone = program.prepared.algorithm.steps_without_clients
-            effect = "in which the server stepped alone" if alone else "which left the model unchanged"
-            say(f"seed {seed}: no client took part in {empty_rounds} rounds, {effect}.")
     lines = read_lines(directory / "metrics.jsonl")
     converged = {seed for seed, result in results.items() if result.diverged_at is None}
     for seed in sorted(converged & {line["seed"] for line in lines}):

@@ -19,7 +19,7 @@ from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients, table_template
 from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
-from fedwin.runs.journal import Journal
+from fedwin.runs.journal import DIVERGENCE, Journal
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
@@ -77,7 +77,20 @@ class SeedRunner:
                     results |= {seed: self._train_one(seed, closing) for seed in group}
                 else:
                     results |= self._train_group(group, closing)
+            for seed in group:
+                self._note_end(seed, results[seed])
         return results
+
+    def _note_end(self, seed: int, journal: Journal) -> None:
+        if journal.diverged_at is not None:
+            self.say(f"seed {seed}: diverged in round {journal.diverged_at}: {DIVERGENCE}.")
+        if journal.stopped_at is not None:
+            num_rounds = self.program.prepared.config.num_rounds
+            self.say(f"seed {seed}: stopped early in round {journal.stopped_at} of {num_rounds}.")
+        if empty_rounds := journal.attendance.empty_rounds:
+            alone = self.program.prepared.algorithm.steps_without_clients
+            effect = "in which the server stepped alone" if alone else "which left the model unchanged"
+            self.say(f"seed {seed}: no client took part in {empty_rounds} rounds, {effect}.")
 
     def _train_one(self, seed: int, closing: contextlib.ExitStack) -> Journal:
         program, strategy = self.program, self.program.strategy
