@@ -24,7 +24,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("readouts", [], "Read-outs to plot: model,wima50; by default all of every run.")
     flags.DEFINE_list("labels", [], "A label per run, for the legend; by default the names of the directories.")
     flags.DEFINE_string("metric", "", "Metric: accuracy, loss, accuracy_<domain> ...; by default accuracy or r2.")
-    text = "Horizontal axis: round, bytes, seconds of training, simulated_seconds (--clock)."
+    text = "Horizontal axis: round, bytes, seconds of training and compilation, simulated_seconds (--clock)."
     flags.DEFINE_enum("x", "round", list(curves.AXES), text)
     flags.DEFINE_integer("every", 1, "Only rounds that are multiples of this.", lower_bound=1)
     flags.DEFINE_float("target", None, "Value marked by a horizontal line, such as 0.6.")
