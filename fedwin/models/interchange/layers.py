@@ -62,7 +62,7 @@ class _Recorder:
             vectors = bool(args) and getattr(args[0], "ndim", 0) == 2
             channels = before if vectors and args[0].shape[-1] != before else 0  # a base class's call may have reset it
             self.layers[".".join(context.module.path)] = Layer(kind, channels, vectors)
-        if getattr(out, "ndim", 0) == 4:
+        if kind == "convolution" or getattr(out, "ndim", 0) == 4:  # of series and volumes, a convolution's alone
             self.channels = out.shape[-1]
         elif kind in ("dense", "embedding"):  # dropout and norms leave the order of a flattened map
             self.channels = 0

@@ -148,20 +148,17 @@ def with_norm(norm):
     return models.from_flax(Flattened(("Flatten()", "norm", "dense", "head"), norm), (8, 8, 2))
 
 
-class Dilated(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(5)(nn.Conv(1, (2, 2), kernel_dilation=2, name="conv")(x).reshape(len(x), -1))
-
-    def torch_modules(self):
-        return "conv", "Flatten()", "Dense_0"
+def with_convolution(shape, window, dilation=1):
+    conv = lambda x: nn.Conv(4, window, kernel_dilation=dilation, name="conv")(x)
+    convolve = lambda x: conv(x.reshape(len(x), *shape)).reshape(len(x), -1)
+    return models.from_flax(Flattened(("conv", "Flatten()", "dense", "head"), convolve), shape)
 
 
 @pytest.mark.parametrize(
     "make, words",
     [
         (lambda: models.build("vit:layers=1,width=4,heads=1", (8, 8, 2), 10), "no PyTorch form, .* torch_modules"),
-        (lambda: models.from_flax(Dilated(), (8, 8, 2)), "'conv' is no dense layer, .* neither dilation nor groups"),
+        (lambda: with_convolution((8, 8, 2), (2, 2), 2), "'conv' is no dense layer, .* neither dilation nor groups"),
         (lambda: models.from_flax(Flattened(("norm", "dense", "head")), (8, 8, 2)), "'norm' is no dense layer,"),
         (lambda: models.from_flax(Flattened(("dense", "head")), (8, 8, 2)), "of 'Flattened' .* its layer 'norm'"),
         (lambda: with_norm(lambda x: layers.GroupNorm(2, name="norm")(x)), "'norm' is no .* one group after a"),
@@ -180,12 +177,9 @@ def test_a_batch_norm_of_vectors_is_pytorchs_for_vectors():
 def test_what_follows_a_flattened_image_has_its_channels_moved(tmp_path):
     shape, rng = (2, 3, 4), np.random.default_rng(0)
     model = models.from_flax(Flattened(), shape)
-    state = {"norm.weight": rng.normal(size=24), "norm.bias": rng.normal(size=24)}
-    state |= {"norm.running_mean": rng.normal(size=24), "norm.running_var": rng.uniform(0.5, 1.5, 24)}
-    state |= {"dense.weight": rng.normal(size=(7, 24)), "dense.bias": rng.normal(size=7)}
-    state |= {"head.weight": rng.normal(size=(5, 7)), "head.bias": rng.normal(size=5)}
-    state = {name: value.astype(np.float32) for name, value in state.items()}
-    path = save(tmp_path / "model.npz", state | {"norm.num_batches_tracked": np.int64(3)})
+    sizes = {f"norm.{leaf}": [24] for leaf in ("weight", "bias", "running_mean", "running_var")}
+    sizes |= {"dense.weight": [7, 24], "dense.bias": [7], "head.weight": [5, 7], "head.bias": [5]}
+    path = save(tmp_path / "model.npz", state := state_of(sizes | {"norm.num_batches_tracked": []}))
     x = rng.normal(size=(3, *shape)).astype(np.float32)
     # As PyTorch computes: channels first, then flattened.
     y = x.transpose(0, 3, 1, 2).reshape(3, 24)
@@ -198,6 +192,15 @@ def test_what_follows_a_flattened_image_has_its_channels_moved(tmp_path):
         "PyTorch's layout: 0 convolutions OIHW -> HWIO, 2 dense layers transposed, inputs of norm CHW -> HWC, "
         "inputs of dense CHW -> HWC"
     )
+
+
+@pytest.mark.parametrize("window", [(3,), (3, 3, 3)])
+def test_a_flattened_series_or_volume_has_its_channels_moved(window, tmp_path):
+    shape = (*(2 for _ in window), 3)
+    weight = np.arange(7 * 4 * 2 ** len(window), dtype=np.float32).reshape(7, 4, -1)  # [out, channel, position]
+    path = save(tmp_path / "model.npz", {"dense.weight": weight.reshape(7, -1)})
+    found = load(path, with_convolution(shape, window), shape).leaves["params.dense.kernel"]
+    np.testing.assert_array_equal(found, weight.T.reshape(-1, 7))
 
 
 MLP = "digits_mlp:hidden=6"
