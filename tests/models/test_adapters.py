@@ -17,11 +17,12 @@ from tests.refusals import refused
 
 class Plain(nn.Module):
     @nn.compact
-    def __call__(self, x, train, mask):
+    def __call__(self, x, mask, deterministic, use_running_average=True):
         x = nn.relu(nn.Conv(4, (3, 3))(x * mask[:, None, None, None]))
-        x = nn.BatchNorm(use_running_average=not train)(x)
+        x = nn.BatchNorm(use_running_average)(x)
         x = nn.max_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1)
-        x = nn.Dropout(0.5, deterministic=not train)(nn.Dense(6)(x))
+        kernel = nn.with_partitioning(nn.initializers.lecun_normal(), ("in", "out"))
+        x = nn.Dropout(0.5, deterministic=deterministic)(nn.Dense(6, kernel_init=kernel)(x))
         return nn.Dense(3)(inputs=x)
 
 
@@ -31,7 +32,7 @@ def test_flax_module_without_cooperation():
     assert model.classifier_path == ("Dense_1",) and model.num_classes == 3
     assert from_flax(Plain(), (8, 8, 1), classifier_path=("Dense_0",)).classifier is None
     out = run(model, variables, {"x": x})
-    theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False, jnp.ones(len(x)))
+    theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, jnp.ones(len(x)), True)
     np.testing.assert_allclose(out.logits, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
     a, b = (run(model, variables, {"x": x}, seed, train=True) for seed in (1, 2))

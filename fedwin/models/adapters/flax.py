@@ -66,7 +66,7 @@ class _Module:
     def arguments(self, train: bool, mask) -> dict[str, Any]:
         """Returns the keyword arguments for training mode and mask that the module's signature has."""
         arguments = dict.fromkeys(("train", "training", "is_training", "is_train"), train)
-        arguments |= {"deterministic": not train, "mask": mask}
+        arguments |= {"deterministic": not train, "use_running_average": not train, "mask": mask}
         return {name: value for name, value in arguments.items() if name in self.signature}
 
     def logits(self, out):
@@ -126,7 +126,8 @@ def from_flax(
         recorder.trace, streams = tracers.current_trace(), {"params": key, "dropout": jax.random.fold_in(key, 1)}
         with nn.intercept_methods(recorder):
             arguments = wrapped.arguments(False, jnp.ones(1))
-            return module.init_with_output(streams, jnp.zeros((1, *input_shape), input_dtype), **arguments)
+            out = module.init_with_output(streams, jnp.zeros((1, *input_shape), input_dtype), **arguments)
+        return nn.unbox(out)  # arrays without the names of axes that nn.with_partitioning puts around them
 
     out, variables = traced_shapes(name, input_shape, initialize, jax.random.key(0))
     width = num_outputs(name, wrapped.logits(out), num_classes)
