@@ -17,6 +17,7 @@ from fedwin.data import DATASETS, Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import MODELS, Model, interchange, merged
+from fedwin.models.adapters.classifier import traced_shapes
 from fedwin.registry import nearest, parse
 from fedwin.registry.ranges import NonNegativeInt, check_values
 from fedwin.residence.blockwise import placed
@@ -27,6 +28,7 @@ from fedwin.residence.saved import SavedTable, SnapshotRing, check_num_clients, 
 from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Leaves, from_leaves, named_leaves, seed_checkpoints
+from fedwin.runs.choices import check_objects
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
@@ -83,15 +85,17 @@ class TrainedModel:
         return client_table(self.directory, self.seed, self.round)
 
     def logits(self, x: Any) -> jax.Array:
-        """Returns logits [B, C] or [B, T, V] of examples [B, ...], stored as in the data set; UserError for one."""
+        """Returns logits [B, C] or [B, T, V] of examples [B, ...], stored as in the data set; UserError for others."""
         x, stored = jnp.asarray(x), self.prepared.dataset.train["x"]
         if x.ndim != len(stored.shape):
             raise UserError(f"logits: x has shape {x.shape}; give examples, such as of shape {(1, *stored.shape[1:])}.")
         # The dtype decides how x is normalized: uint8 is divided by 255, other whole numbers are tokens.
         if jnp.issubdtype(x.dtype, jnp.integer):
             x = x.astype(stored.dtype)
+        apply = lambda x: self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
         with jax_config.settings(self.prepared.config.precision):
-            return self.model.apply(self.variables, self.normalize({"x": x}), None, False).logits
+            traced_shapes(f"logits: model '{self.model.name}'", x.shape[1:], apply, x)
+            return apply(x)
 
 
 def load(
@@ -185,9 +189,8 @@ def export(
     read_lines(directory / "metrics.jsonl")
     trained = load(directory, seed, round, readout, **objects)
     dataset = trained.prepared.dataset
-    shape = augment.output_shape(
-        augment.AUGMENTATIONS.build(trained.prepared.config.augment), dataset.train["x"].shape[1:]
-    )
+    augmentation = augment.AUGMENTATIONS.build(trained.prepared.config.augment)
+    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     numbers = lambda values: None if values is None else np.ravel(values).astype(float).tolist()
     metadata = {
         "format": 1,
@@ -244,11 +247,11 @@ def prepared_run(
     # The number of old models in an asynchronous run's state is that of all seeds.
     if seeds is not None and not config.asynchronous:
         config = dataclasses.replace(config, seeds=list(seeds))
-    if data_dir is not None:
-        config = dataclasses.replace(config, data_dir=str(data_dir))
+    data_dir = config.data_dir if data_dir is None else str(data_dir)
     # What they name may be gone.
     init_from = config.init_from if initial or config.lora else ""
-    config = dataclasses.replace(config, init_from=init_from, fork_from="")
+    config = dataclasses.replace(config, data_dir=data_dir, init_from=init_from, fork_from="")
+    check_objects(config, dataset, model)
     plugins.load_for(directory, config.imports, imports)
     for kind, given, known in ("dataset", dataset, DATASETS), ("model", model, MODELS):
         if given is None and (name := parse(getattr(config, kind)).name) not in known:

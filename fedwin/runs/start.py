@@ -124,8 +124,8 @@ def init_source(text: str) -> Source | FileSource:
         source = _file_source(text, match["path"], match["options"])
     else:
         raise UserError(
-            f"init_from='{text}' is neither DIR@ROUND:part=PART nor FILE:map=names.json; name a run's directory and a "
-            f"round, e.g. runs/a@100:part=features, or a file *.npz, *.safetensors, *.pt or *.pth."
+            f"init_from='{text}' is neither DIR@ROUND:part=PART nor FILE:map=names.json; name a run and a round, e.g. "
+            f"runs/a@100:part=features, or a file (of a read-out: fedwin export) *.npz, *.safetensors, *.pt or *.pth."
         )
     if source.part not in get_args(Part):
         raise UserError(f"init_from={text}: part={source.part} must be one of {', '.join(get_args(Part))}.")

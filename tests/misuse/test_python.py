@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from flax.linen import Dense
 
 import fedwin
 from fedwin import core, data, models
@@ -18,7 +19,6 @@ from fedwin.runs.choices import REGISTRIES
 from fedwin.runs.config import Config
 from fedwin.wrappers import Wrapper
 from tests.misuse import calls
-from tests.models.test_compatibility import Dense
 from tests.refusals import refused
 
 BASE = dict(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=3, out_dir="run")
@@ -113,7 +113,7 @@ CASES = {
     "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
     "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
     "a type of an object": (
-        lambda: fedwin.check(Config(**BASE, precision="bfloat16"), model=models.from_flax(Dense(10), (8, 8, 1))),
+        lambda: fedwin.check(Config(**BASE, precision="bfloat16"), model=models.build("digits_mlp", (8, 8, 1), 10)),
         "precision=bfloat16 does not reach | dtype of its layers",
     ),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from fedwin import Config, data, models
 from fedwin.core import Variables
@@ -13,14 +12,6 @@ from fedwin.runs.prepare import prepare
 from tests.refusals import refused
 
 SHAPE = (8, 8, 1)
-
-
-class Dense(nn.Module):
-    outputs: int
-
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(self.outputs)(x.reshape(len(x), -1))
 
 
 def hand_made(outputs=10, shape=lambda y: y, init=None, stats=(), new_stats=None, wrap=Output, num_classes=10):
@@ -48,7 +39,6 @@ def test_too_few_outputs_are_refused():
 @pytest.mark.parametrize(
     "model, words",
     [
-        (Dense(10), "is not a fedwin.models.Model; wrap it with models.from_flax"),
         (hand_made(shape=lambda y: y[:, 0]), r"logits of shape \(2,\) for 2 examples; the data need .* = \[2, 10\]"),
         (hand_made(wrap=lambda *out: out[0]), "must return fedwin.models.Output"),
         (hand_made(init=lambda key: Variables(jnp.zeros((7, 10)))), "does not take examples of shape"),

@@ -87,6 +87,8 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         (lambda: client_models(load(finished), [0], round=8), "load is of seed 0, round 12"),
         (lambda: load(finished, round="4"), "round='4' must be an integer"),
         (lambda: load(finished).logits(np.zeros((8, 8, 1))), "shape .8, 8, 1.; .* shape .1, 8, 8, 1."),
+        (lambda: load(finished).logits(np.zeros((2, 8, 8, 3))), "^logits: model .* examples of shape .8, 8, 3."),
+        (lambda: load(finished, model="digits_mlp"), "model is a str, not a fedwin.models.Model"),
     ):
         refused(words, call)
 
