@@ -73,10 +73,7 @@ def clean(examples: Examples, natural: Partition, where: str, task: str | None =
     return examples, natural
 
 
-@DATASETS.register(
-    "fedjax",
-    how="your own",
-)
+@DATASETS.register("fedjax", how="your own")
 def fedjax_files(
     data_dir, *, train: str, test: str, num_classes: PositiveInt | None = None, task: Task | None = None
 ) -> Dataset:

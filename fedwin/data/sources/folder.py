@@ -19,10 +19,7 @@ List = tuple[pathlib.Path, bytes]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-@DATASETS.register(
-    "image_folder",
-    how="your images, `train.csv` (`user_id,image_id,class`), `test.csv`",
-)
+@DATASETS.register("image_folder", how="your images, `train.csv` (`user_id,image_id,class`), `test.csv`")
 def image_folder(
     data_dir,
     *,

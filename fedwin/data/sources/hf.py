@@ -30,10 +30,7 @@ LISTED = 6
 CHUNK = 4096
 
 
-@DATASETS.register(
-    "hf",
-    how="`save_to_disk`, Parquet or Arrow files; `pip install 'fedwin[hf]'`, never downloads",
-)
+@DATASETS.register("hf", how="`save_to_disk`, Parquet or Arrow files; `pip install 'fedwin[hf]'`, never downloads")
 def hf(
     data_dir,
     *,

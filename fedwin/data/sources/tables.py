@@ -10,11 +10,7 @@ from fedwin.registry.ranges import Decay, NonNegative, NonNegativeInt, PositiveI
 TRAIN = 354
 
 
-@DATASETS.register(
-    "diabetes",
-    how="comes with scikit-learn",
-    full=FullSize(TRAIN, 88),
-)
+@DATASETS.register("diabetes", how="comes with scikit-learn", full=FullSize(TRAIN, 88))
 def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
     """Progress of diabetes in a year (25 to 346) from ten measurements of 442 patients; reads no data_dir.
 
@@ -37,10 +33,7 @@ def diabetes(data_dir=None, *, standardize: bool = True) -> Dataset:
     return _dataset("diabetes", x, y, (np.sort(rows[:TRAIN]), np.sort(rows[TRAIN:])), mean=mean, std=std)
 
 
-@DATASETS.register(
-    "california_like",
-    how="no files needed",
-)
+@DATASETS.register("california_like", how="no files needed")
 def california_like(
     data_dir=None,
     *,

@@ -23,10 +23,7 @@ CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | 
 }
 
 
-@DATASETS.register(
-    "tfds",
-    how="prepared as array_record; TensorFlow is not needed to read it",
-)
+@DATASETS.register("tfds", how="prepared as array_record; TensorFlow is not needed to read it")
 def tfds(
     data_dir,
     *,
