@@ -30,11 +30,10 @@ def problem_a(meta: dict, **changes) -> testing.Problem:
     return testing.quadratic(meta["a"], meta["b"], meta["theta0"], **args)
 
 
-def problem_b(meta: dict, *, equal: bool = False, **changes) -> testing.Problem:
-    """Linear regression, unequal clients, mini-batches; equal=True keeps two examples of every client."""
-    x, y = ([row[:2] for row in meta[name]] if equal else meta[name] for name in ("x", "y"))
+def problem_b(meta: dict, **changes) -> testing.Problem:
+    """Linear regression, unequal clients, mini-batches."""
     args = dict(batch_size=meta["batch"], epochs=meta["epochs"], lr=meta["lr"], schedule=meta["schedule"]) | changes
-    return testing.regression(x, y, meta["theta0"], **args)
+    return testing.regression(meta["x"], meta["y"], meta["theta0"], **args)
 
 
 def vector(params) -> np.ndarray:

@@ -15,7 +15,6 @@ FULL = [[0, 1, 2]]
 
 VARIANTS = {
     "partial": {},
-    "equal": dict(equal=True),
     "one step full": dict(epochs=1, batch_size=4, schedule=FULL),
     "slow": dict(lr=0.4 * META["lr"]),
 }

@@ -40,12 +40,12 @@ def linear_model(inputs=INPUTS, classes=CLASSES):
     return Model(init, apply, classifier, ("last",), "linear", classes)
 
 
-def problem(loss=losses.cross_entropy, **kwargs):
+def problem(loss=losses.cross_entropy, epochs=EPOCHS, **kwargs):
     model = linear_model()
     counts = np.stack([np.bincount(y, minlength=CLASSES) for y in LABELS])
     return testing.problem(
         model.init(jax.random.key(3)), clients(), loss(model), SCHEDULE, model=model, lr=LR, batch_size=BATCH,
-        epochs=EPOCHS, shuffle=False, info={"train": counts, "validation": 0 * counts}, **kwargs,
+        epochs=epochs, shuffle=False, info={"train": counts, "validation": 0 * counts}, **kwargs,
     )  # fmt: skip
 
 

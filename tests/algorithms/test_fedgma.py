@@ -30,7 +30,7 @@ def test_a_step_is_taken_where_enough_signs_agree(mode, threshold):
 
 
 def extra_step(threshold):
-    x = MEAN.copy()
+    x = 0.7 * MEAN
     for d in STEPS:
         inside = (np.abs(SIGNS) > threshold * 5) & (np.sign(d) == np.sign(SIGNS))
         x -= 1 / 5 * inside * (d - MEAN)
@@ -39,7 +39,7 @@ def extra_step(threshold):
 
 def test_fedgmas_extra_step():
     for threshold in (0.8, 0.5):
-        ours = masked(f"fedgma:mode=extra_step,extra_lr=1.0,threshold={threshold}")
+        ours = masked(f"fedgma:mode=extra_step,server_lr=0.7,extra_lr=1.0,threshold={threshold}")
         np.testing.assert_allclose(ours, extra_step(threshold), rtol=1e-5, atol=1e-6)
     # Coordinates 1 and 2 agree to 3/5, which distinguishes the two thresholds.
     assert np.abs(extra_step(0.8) - extra_step(0.5)).max() > 0.1

@@ -63,8 +63,8 @@ def pfedme(lam, eta, steps, server_lr):
 RULES = [
     ("ditto:lam=0.7,first=received", ditto, (0.7, "received")),
     slow("ditto:lam=0,first=initial", ditto, (0, "initial")),
-    ("apfl:alpha=0.3,adaptive=round,first=initial", apfl, (0.3, "round", "initial")),
-    ("apfl:alpha=0.3,adaptive=step,first=received", apfl, (0.3, "step", "received")),
+    ("apfl:alpha=0.9,adaptive=round,first=initial", apfl, (0.9, "round", "initial")),  # reaches 1
+    ("apfl:alpha=0.1,adaptive=step,first=received", apfl, (0.1, "step", "received")),  # reaches 0
     slow("apfl:alpha=0.3,adaptive=none,first=initial", apfl, (0.3, "none", "initial")),
     ("pfedme:lam=1.5,eta=0.3,steps=3,server_lr=0.8", pfedme, (1.5, 0.3, 3, 0.8)),
 ]

@@ -87,11 +87,6 @@ def test_a_client_gets_a_new_key_in_every_round():
     np.testing.assert_array_equal(keys[1, 1, 1], jax.random.key_data(key))
 
 
-def test_the_phases_of_a_round_get_different_keys():
-    keys, _ = keys_of_clients([0, 2], 1)
-    assert len(np.unique(keys.reshape(4, -1), axis=0)) == 4
-
-
 def test_initial_states_are_drawn_from_init_key():
     fed = federations.federation(clients=2)
     model = federations.network().init(jax.random.key(0))

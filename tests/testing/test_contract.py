@@ -37,7 +37,7 @@ def problem():
 @functools.cache
 def fedavg():
     """FedAvg in float64."""
-    return testing.Bench("fedavg", problem())
+    return testing.Bench("fedavg:server_lr=0.7", problem())
 
 
 @pytest.mark.parametrize("choice, mapped", [(choice, number % 5 == 0) for number, choice in enumerate(FIRST)])
@@ -69,7 +69,8 @@ def test_contract_in_a_wrapper(number, choice):
 @pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.facts["degenerate"] is not None])
 def test_a_degenerate_method_is_fedavg(name):
     with jax.enable_x64(True):
-        bench = testing.Bench(name, problem(), params=ALGORITHMS.entries[name].facts["degenerate"])
+        params = ALGORITHMS.entries[name].facts["degenerate"] | {"server_lr": 0.7}
+        bench = testing.Bench(name, problem(), params=params)
         testing.check_degenerate(bench, plain=fedavg())
 
 

@@ -45,11 +45,6 @@ def test_without_feedback_the_average_is_a_read_out_of_the_same_run(base, text):
     )
 
 
-def test_all_of_the_feedback_is_ima():
-    runs = [trained("fedhbm", f"ima:window=3,start=2,schedule=none{end}")[0] for end in ("", ",feedback=1")]
-    np.testing.assert_array_equal(*map(vectors, runs))
-
-
 def test_imas_server_steps_from_the_mix_that_it_broadcast():
     """One round from the mix is a round of the base method from there: a_{t+1} = FedAvg(y_t)."""
     f = 0.25
