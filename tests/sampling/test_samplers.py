@@ -5,7 +5,7 @@ import pytest
 
 from fedwin import sampling
 from fedwin.sampling import SAMPLERS, Population, make_sampler
-from fedwin.sampling.available import states
+from fedwin.sampling.available import random_order, states
 from fedwin.sampling.drawing import inclusion_probabilities
 from tests.refusals import refused
 
@@ -94,10 +94,11 @@ def test_poisson_cohorts_are_independent_coin_flips():
     sizes = found.sum(1)
     assert abs(sizes.var() / (K * 0.15 * 0.85) - 1) < 5 * np.sqrt(2 / 3000)
     both = np.concatenate([sizes, included(sampler, seed=1).sum(1)])
-    assert (sampler.largest, sampler.smallest) == (both.max(), both.min())
+    assert (sampler.largest, sampler.smallest) == (both.max(), both.min()) and close(both.sum(), 0.15, 6000 * K)
     assert sampler.rate == 0.15 and sampler.participation == pytest.approx(0.15)
     assert make_sampler("poisson", POPULATION).rate == C / K
-    few = make_sampler("poisson:rate=0.15", POPULATION._replace(num_rounds=2))
+    assert make_sampler("poisson:rate=1e-9", POPULATION).largest == 1  # of empty cohorts alone
+    few = make_sampler("poisson:rate=0.15", POPULATION._replace(num_rounds=9))
     np.testing.assert_array_equal(few.cohort(0, 9).ids, sampler.cohort(0, 9).ids)  # a longer run's, beyond the last
 
 
@@ -146,6 +147,14 @@ def test_too_few_available_clients_all_take_part():
         assert drawn <= there and len(drawn) == min(len(there), C)
         sizes.append(len(drawn))
     assert {0, 1, 2, C} <= set(sizes) and sampler.participation == pytest.approx(np.mean(sizes) / K, rel=0.1)
+    assert np.arange(C + 1) @ sampler.sizes == pytest.approx(sampler.expected)
+    assert close(included(make_sampler("markov:up=1,down=0", POPULATION)).sum(0), C / K, 3000)  # all are available
+
+
+def test_many_clients_are_put_in_random_order_piece_by_piece():
+    *_, first, last = pieces = [*random_order(np.random.default_rng(0), 5000, 10)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(pieces)), np.arange(5000))
+    assert all(abs(np.corrcoef(piece, np.arange(len(piece)))[0, 1]) < 5 / len(piece) ** 0.5 for piece in (first, last))
 
 
 def test_diurnal_availability_follows_the_cosine():
@@ -164,6 +173,7 @@ def test_a_trace_says_who_is_there(tmp_path):
     for round in range(500):
         there = {client for client in range(0, K, 2) if client % 4 <= round % 5 < client % 4 + 2}
         assert set(np.flatnonzero(found[round])) <= there and found[round].sum() == min(3, len(there))
+    assert close(found[::5, ::4].sum(0), 3 / 5, 100)  # drawn anew in every period
     assert (sampler.smallest, sampler.largest) == (0, 3) and len(sampler.digest) == 16
     everyone = make_sampler(f"{trace(tmp_path)},period=5,everyone=true", POPULATION._replace(clients_per_round=99))
     assert everyone.largest == 5 and everyone.cohort(0, 0).ids.size == 5
@@ -188,7 +198,7 @@ def test_errors_in_a_trace_name_the_line(tmp_path, text, message):
 def test_a_trace_without_an_end_costs_no_memory(tmp_path, start):
     few = POPULATION._replace(num_rounds=4)
     for end, period in ((10**40, ""), (2147483647, ",period=2147483647")):
-        choice = trace(tmp_path, f"{start}client,start,end\n0,0,{end}\n1,2,{end}\n")
+        choice = trace(tmp_path, f"{start}client,start,end\n0,0,1\n0,1,{end}\n1,2,{end}\n")
         sampler = make_sampler(f"{choice}{period},everyone=true", few)
         assert [sorted(sampler.cohort(0, round).ids) for round in range(4)] == [[0], [0], [0, 1], [0, 1]]
         assert (sampler.smallest, sampler.largest, sampler.expected) == (1, 2, 1.5)
