@@ -35,6 +35,10 @@ def test_the_aggregate_is_that_of_clipped_steps_over_a_constant():
     algorithm = built(p, "fedavg:weighting=uniform", EXACT)
     run = one_round(fewer, lambda setting, solve: algorithm)
     np.testing.assert_allclose(run.params["x"], bounded[0] / len(members), rtol=1e-12)
+    # Where clients drop out, the expected size is that of those who answer.
+    sampler = make_sampler("uniform", Population(len(STEPS), len(members), 1, (0,), len), dropout=0.5)
+    run = one_round(p._replace(setting=p.setting._replace(sampling=sampler)), "fedavg:weighting=uniform", EXACT)
+    np.testing.assert_allclose(run.params["x"], 2 * bounded.sum(0) / len(members), rtol=1e-12)
 
 
 def wide():
@@ -85,7 +89,6 @@ def test_the_norm_follows_the_quantile():
     assert 0.4 < norm
 
 
-@pytest.mark.slow
 def test_the_bits_have_their_noise_and_the_sum_has_more():
     p = wide()
     text = f"dp:clip=1,noise=0.8,quantile=0.5,clip_lr=1,bit_noise=0.5,{FIXED}"
@@ -157,7 +160,8 @@ def test_cohorts_and_neighbors_must_fit():
     refused("sampling=uniform", WRAPPERS.build, EXACT, setting)
     drops = setting._replace(sampling=dataclasses.replace(setting.sampling, dropout=0.5))
     # The noise of the bits is by default at least as large as that of the sum.
-    WRAPPERS.build(f"dp:clip=1,noise=1,quantile=0.5,{FIXED}", core.Setting(10, 2, 20))
+    adaptive = f"dp:clip=1,noise=1,quantile=0.5,{FIXED}"
+    assert WRAPPERS.build(adaptive, core.Setting(10, 2, 20)).privacy.noise_multiplier == 1  # of sum and bits together
     # Who drops out takes no part, but only the draw is accounted.
     assert WRAPPERS.build("dp:clip=1,noise=1", drops).privacy.mechanism.rate == pytest.approx(0.3)
 
