@@ -93,8 +93,8 @@ def first_round(start: float, num_rounds: int, name: str) -> int:
       name: the method that has the parameter, for error messages.
 
     Example:
-      >>> first_round(0.75, 400, "ima"), first_round(10, 400, "ima")
-      (300, 10)
+      >>> first_round(0.29, 100, "ima"), first_round(10, 400, "ima")
+      (29, 10)
     """
     if isinstance(start, bool) or not isinstance(start, (int, float)):
         raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")

@@ -93,7 +93,7 @@ def pooled_gains(comparisons: Sequence[Mapping[Any, float | None]]) -> dict[Any,
       comparisons: for each, seed -> gain; None or NaN marks a diverged seed, whose mean is NaN.
 
     Example:
-      >>> pooled_gains([{0: 1.0, 1: 3.0}, {0: 3.0, 1: 5.0, 2: 0.0}])
+      >>> pooled_gains([{0: 3.0, 1: 5.0, 2: 0.0}, {0: 1.0, 1: 3.0}])
       {0: 2.0, 1: 4.0}
     """
     gains = list(map(_numbers, comparisons))

@@ -15,8 +15,6 @@ def test_golden_g16_metrics(same):
     assert analysis.rounds_to_target(g["base"], 0.7) is g["unreached"] is None
     same(analysis.speedup(baseline, rounds), g["speedup"])
     same(analysis.mean_last(g["acc"], 3), g["mean_last_3"])
-    for (baseline, rounds), expected in zip(((394, 309), (394, 201), (392, 193)), g["table_speedups"].values()):
-        same(analysis.speedup(baseline, rounds), expected)
 
 
 def test_curves():
@@ -25,7 +23,7 @@ def test_curves():
     assert analysis.rounds_to_target([0.1, 0.4, 0.6], 0.5, rounds=[10, 20, 30]) == 30
     # The float32 that is nearest to 0.7 is less.
     assert analysis.rounds_to_target([0.1, np.float32(0.7)], 0.7) == 2
-    assert {analysis.speedup(None, 3), analysis.speedup(3, None), analysis.speedup(3, 0)} == {None}
+    assert {analysis.speedup(*pair) for pair in ((None, 3), (3, None), (3, 0), (0, 3))} == {None}
     np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], np.int64(2)), 0.5)
 
 

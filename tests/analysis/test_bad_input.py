@@ -24,6 +24,7 @@ MODEL, SQUARE = testing.classification().setting.model, np.zeros((1, 2, 2))
         (lambda: analysis.forgetting([0.1, 0.2], [[0.1, 0.2]]), "(1, 2)"),
         (lambda: analysis.linear_cka(np.ones((3, 2)), np.ones((4, 2))), "3 and 4 examples"),
         (lambda: analysis.rounds_to_target([0.1, 0.2], np.nan), "target=nan"),
+        (lambda: analysis.rounds_to_target([0.1, 0.2], 0.1, [2, 2]), "one increasing round for each"),
         (lambda: analysis.plane(ONES, {"w": jnp.ones(3)}, ONES), "model 1 differs"),
         (lambda: analysis.mix([1.0], [ONES, ONES]), "1 coefficient"),
         (lambda: analysis.plane(ONES, ONES, {"w": jnp.array([1.0, 2.0])}), "first two models are equal"),
