@@ -15,10 +15,13 @@ pytestmark = pytest.mark.usefixtures("double")
 # Both sides of most other identities are compared with golden values, or with plain numpy.
 EQUAL = [
     ("adabest:mu=0,beta=0.8", "fedavgm:beta=0.8,nesterov=true"),
+    ("adabest:mu=0,beta=0.8", "fedopt:optimizer=momentum,momentum=0.8,nesterov=true"),
     ("fedavgm:beta=0.9", "fedopt:optimizer=momentum"),
     ("fedopt:optimizer=adam,server_lr=0.1,eps=0.1,bias_correction=false", "fedadam:server_lr=0.1,tau=0.1"),
     ("fedopt:optimizer=yogi,server_lr=0.1,eps=0.1,bias_correction=false", "fedyogi:server_lr=0.1,tau=0.1"),
     ("fedhbm:first=random", "fedhbm:first=shared"),  # the initializer returns x^0 here
+    ("fedgloss:rho=0,local_rho=0,beta=2.5", "feddyn:alpha=0.4"),
+    ("fedsmoo:rho=0,beta=2.5", "feddyn:alpha=0.4"),
     ("amplified_scaffold:period=1,gamma=0.7", "scaffold:server_lr=0.7"),
 ]
 
