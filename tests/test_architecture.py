@@ -14,7 +14,7 @@ MOST_LINES_OF_A_MODULE = 500
 MOST_MODULES_AT_THE_TOP = 15
 MOST_MODULES_OF_A_PACKAGE = 20
 # Lines of Python, with 2 % of room: they rise by what a new feature needs, and by nothing else.
-MOST_LINES = {"fedwin": 37_395, "experiments": 15_511, "tests": 22_544}
+MOST_LINES = {"fedwin": 37_400, "experiments": 15_511, "tests": 22_546}
 MOST_LINES_OF_JAVASCRIPT = 150
 # Packages with one file per entry or family: algorithms, networks, data sets, subcommands, a paper's tables.
 CATALOGUES = (

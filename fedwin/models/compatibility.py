@@ -14,7 +14,7 @@ from fedwin.models.model import MODELS, Model
 BATCH = 2
 
 
-def check(model: Model, input_shape, num_classes: int, *, input_dtype: Any = jnp.float32, label_shape=()) -> Model:
+def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.float32, label_shape=()) -> Model:
     """Returns the model if it fits a data set; traces it in training and in evaluation without computing anything.
 
     >>> from fedwin import models
@@ -31,10 +31,15 @@ def check(model: Model, input_shape, num_classes: int, *, input_dtype: Any = jnp
       label_shape: shape of one label, () or (T,) for sequences.
 
     Raises:
-      UserError: when it has parameters that are whole numbers, does not take such examples, does not
+      UserError: when it is not a Model, has parameters that are whole numbers, does not take such examples, does not
         return an Output with logits [B, C] (or [B, T, C] for sequences), has fewer outputs than classes, or returns
         statistics of another structure.
     """
+    if not all(hasattr(model, field) for field in Model._fields):
+        raise UserError(
+            f"a {type(model).__name__} is not a fedwin.models.Model; wrap it with models.from_flax, from_haiku or "
+            "from_fedjax."
+        )
     owner = f"model '{model.name}'"
     dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
     batch = {

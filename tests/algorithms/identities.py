@@ -15,6 +15,7 @@ FULL = [[0, 1, 2]]
 
 VARIANTS = {
     "partial": {},
+    "equal": dict(epochs=3, batch_size=4),  # steps of all clients
     "one step full": dict(epochs=1, batch_size=4, schedule=FULL),
     "slow": dict(lr=0.4 * META["lr"]),
 }

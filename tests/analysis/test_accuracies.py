@@ -15,6 +15,7 @@ def test_golden_g16_metrics(same):
     assert analysis.rounds_to_target(g["base"], 0.7) is g["unreached"] is None
     same(analysis.speedup(baseline, rounds), g["speedup"])
     same(analysis.mean_last(g["acc"], 3), g["mean_last_3"])
+    same([analysis.speedup(*pair) for pair in ((394, 309), (394, 201), (392, 193))], [*g["table_speedups"].values()])
 
 
 def test_curves():

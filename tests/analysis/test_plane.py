@@ -46,8 +46,7 @@ def test_a_plane_goes_through_its_models(scale):
 
 
 def test_the_grid_surrounds_the_models():
-    three = [network(i) for i in range(3)]
-    plane = analysis.plane(*three)
+    plane = analysis.plane(*(network(i) for i in range(3)))
     a, b = analysis.grid(plane, points=np.int64(21))
     assert len(a) == len(b) == 21
     low, high = analysis.corners(plane).min(0), analysis.corners(plane).max(0)

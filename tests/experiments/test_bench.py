@@ -78,8 +78,7 @@ def test_all_contestants_get_the_same_work():
         assert len(set(first)) == len(first)  # a pass is a permutation
         whole = case.epochs * case.examples % case.batch == 0
         assert whole or not {"pfl", "flower", "fluke"} & set(case.peers)
-    small = cases.scaled(cases.CASES["lenet5"], "2x3x4")
-    x, y = cases.examples(small)
+    x, y = cases.examples(cases.scaled(cases.CASES["lenet5"], "2x3x4"))
     assert len(x) == 10 and x[0].shape == (12, 32, 32, 3) and y[0].shape == (12,)
 
 

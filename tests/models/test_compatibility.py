@@ -39,6 +39,7 @@ def test_too_few_outputs_are_refused():
 @pytest.mark.parametrize(
     "model, words",
     [
+        (object(), "is not a fedwin.models.Model; wrap it with models.from_flax"),
         (hand_made(shape=lambda y: y[:, 0]), r"logits of shape \(2,\) for 2 examples; the data need .* = \[2, 10\]"),
         (hand_made(wrap=lambda *out: out[0]), "must return fedwin.models.Output"),
         (hand_made(init=lambda key: Variables(jnp.zeros((7, 10)))), "does not take examples of shape"),

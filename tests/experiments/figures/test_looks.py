@@ -25,8 +25,7 @@ def test_no_two_lines_look_the_same():
 
 
 def test_lines_of_one_method_have_colors_of_their_own():
-    labels = ["FedAvg", "FedAvg, WIMA", "FedAvg, SWA"]
-    looks = style.looks(labels)
+    looks = style.looks(["FedAvg", "FedAvg, WIMA", "FedAvg, SWA"])
     assert [look["color"] for look in looks] == [style.COLORS[0], *style.VARIATIONS[1:3]]
     assert len({look["marker"] for look in looks}) == 3
     assert not set(style.VARIATIONS) & set(style.COLORS)

@@ -30,8 +30,7 @@ def seeds(*numbers):
 def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrained_model(
     final_evals, mean, evaluations
 ):
-    run = Run(RUN.fields | {"final_evals": final_evals})
-    found = value(Fake(), cell(MeanLast(), run))
+    found = value(Fake(), cell(MeanLast(), Run(RUN.fields | {"final_evals": final_evals})))
     assert found.mean == pytest.approx(mean) and found.evaluations == evaluations
     assert found.jump == (pytest.approx(5) if evaluations == 3 else found.jump)  # 90, 95, 100
     several = f"the {evaluations} evaluations after rounds {21 - evaluations} to 20"

@@ -132,11 +132,7 @@ LARGE = 18, (5, 4), (1, 1)  # wide: three blocks of six
 
 @pytest.mark.parametrize(
     "images, window, strides, switch",
-    [
-        (7, (3, 3), (2, 1), "off"),
-        (*LARGE, "on"),
-        pytest.param(*LARGE, "off", marks=pytest.mark.slow),
-    ],
+    [(7, (3, 3), (2, 1), "off"), (*LARGE, "on"), pytest.param(*LARGE, "off", marks=pytest.mark.slow)],
 )
 def test_large_convolutions_and_their_second_derivatives_equal_lax(images, window, strides, switch, request):
     """Large enough for the path without patches; batches that don't divide evenly; forward and reverse over reverse."""
